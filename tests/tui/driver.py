@@ -69,7 +69,8 @@ class Driver(Person):
 
     @property
     def session(self) -> Session:
-        return self.main.opened_session
+        assert self.main.session is not None
+        return self.main.session
 
     async def settled(self) -> None:
         """Waits until no work is running and the quiet time of the inspector is over."""

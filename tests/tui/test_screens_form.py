@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from tests.tui.sizes import every_size
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.tui.dialogs.watchpoint_form import (
-    WatchDraft,
     WatchpointForm,
     default_text,
     hidden_params,
     make_draft,
+    option_of,
     visible_params,
 )
 from tui_debugger.watch.condition_table import CONDITIONS
@@ -44,7 +45,7 @@ async def test_to_and_enter_watches_for_overflow() -> None:
         assert "TO  Tensor overflow: Contains NaN or Inf.  It has no parameters." in view.text
         assert "--watch TO" in view.text
         await view.press("enter")
-        assert view.result == WatchDraft("tensor_overflow", (), target_selection(CONDITIONS["tensor_overflow"]))
+        assert view.result == Watchpoint(0, "tensor_overflow", (), target_selection(CONDITIONS["tensor_overflow"]))
 
 
 async def test_parameters_start_with_their_defaults_and_are_checked_while_typed() -> None:
@@ -256,9 +257,7 @@ class TestEditing:
             assert "Watchpoint 3" in view.text
             assert "type=Parameter, -bias$" in view.text
             await view.press("enter")
-            assert view.result == WatchDraft(
-                self.EXISTING.condition, self.EXISTING.params, self.EXISTING.selection, "mine"
-            )
+            assert view.result == replace(self.EXISTING, id=0)
 
     async def test_the_first_parameter_has_the_focus(self) -> None:
         async with opened(form(self.EXISTING)) as view:
@@ -318,7 +317,7 @@ class TestDraft:
         draft = make_draft(
             CONDITIONS["tensor_too_large"], {"max_gt": "1e3"}, "type=MatMul, -re=it's, node=a[0]", " n ", {}
         )
-        words = shlex.split(draft.option)
+        words = shlex.split(option_of(draft))
         assert words[0] == "--watch"
         assert parse_watch(words[1]) == (draft.condition, draft.params, draft.selection)
         assert draft.name == "n"

@@ -43,6 +43,15 @@ from tui_debugger.watch.recommended import BIAS
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 
 
+def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001 - handed to the caller's own handler, as a worker would
+        failed(error)
+    else:
+        done(result)
+
+
 def selection(kind: NodeKind, *texts: str) -> NodeSelection:
     return NodeSelection(tuple(NodeSelector(kind, text) for text in texts))
 
@@ -393,7 +402,7 @@ def excerpt(frame: Frame, context: int) -> SourceExcerpt | None:
 
 class TestSource:
     async def test_marks_frames_and_shows_lines_around(self) -> None:
-        async with opened(SourceScreen("Default/[b]x", FRAMES, excerpt)) as view:
+        async with opened(SourceScreen("Default/[b]x", FRAMES, excerpt, run=run_here)) as view:
             assert "Source of Default/[b]x" in view.text
             assert "· basic.py:312" in view.text
             assert "⋯ net.py:10" in view.text
@@ -407,7 +416,7 @@ class TestSource:
             assert "▶ 12 line 12" in view.text
 
     async def test_n_goes_to_frames_outside_the_framework(self) -> None:
-        async with opened(SourceScreen("x", FRAMES, excerpt)) as view:
+        async with opened(SourceScreen("x", FRAMES, excerpt, run=run_here)) as view:
             await view.press("n")
             assert "/here/net.py:12" in view.text
             await view.press("n")
@@ -416,16 +425,16 @@ class TestSource:
             assert "/here/net.py:12" in view.text
 
     async def test_all_of_the_framework(self) -> None:
-        async with opened(SourceScreen("x", FRAMES[:1], excerpt)) as view:
+        async with opened(SourceScreen("x", FRAMES[:1], excerpt, run=run_here)) as view:
             await view.press("n")
             assert "no frame outside the framework" in view.text
 
     async def test_starts_where_the_caller_was(self) -> None:
-        async with opened(SourceScreen("x", FRAMES, excerpt, focus=2)) as view:
+        async with opened(SourceScreen("x", FRAMES, excerpt, focus=2, run=run_here)) as view:
             assert "/here/net.py:12" in view.text
 
     async def test_no_stack(self) -> None:
-        async with opened(SourceScreen("x", (), excerpt)) as view:
+        async with opened(SourceScreen("x", (), excerpt, run=run_here)) as view:
             await view.press("n", "down")
             assert "this node has no source stack" in view.text
             await view.press("escape")
@@ -435,7 +444,7 @@ class TestSource:
         def broken(frame: Frame, context: int) -> SourceExcerpt | None:
             raise OSError(frame.path, context)
 
-        async with opened(SourceScreen("x", FRAMES, broken)) as view:
+        async with opened(SourceScreen("x", FRAMES, broken, run=run_here)) as view:
             assert "This file is not on this machine" in view.text
 
     async def test_a_late_answer_for_another_frame_is_dropped(self) -> None:
@@ -457,7 +466,7 @@ class TestSource:
         def read(frame: Frame, context: int) -> SourceExcerpt:
             return SourceExcerpt(frame.path, 1, (frame.code,) * context, 1)
 
-        async with opened(SourceScreen(HOSTILE[1], frames, read), size) as view:
+        async with opened(SourceScreen(HOSTILE[1], frames, read, run=run_here), size) as view:
             for _ in HOSTILE:
                 view.check_clean()
                 await view.press("down")

@@ -48,11 +48,11 @@ class Page(Person):
     @property
     def names(self) -> list[str]:
         """The last part of every path in the list."""
-        return [Path(each.path).name for each in self.page.pane._shown]
+        return [Path(each.path).name for each in self.page.dumps_pane._shown]
 
     @property
     def row(self) -> str:
-        current = self.page.pane.current
+        current = self.page.dumps_pane.current
         return Path(current.path).name if current is not None else ""
 
     async def looked(self) -> None:
@@ -181,7 +181,7 @@ async def test_a_verdict_of_before_says_so(runs: Path) -> None:
     RecentDumps().judged(str(runs / "healthy"), LastVerdict("Clean", "clean", 0, 1e9))
     async with started(runs) as page:
         await page.press("end")
-        await page.until(lambda: page.row == "healthy" or page.page.pane.table.action_cursor_up())
+        await page.until(lambda: page.row == "healthy" or page.page.dumps_pane.table.action_cursor_up())
         assert "more was written since" in page.text.splitlines()[-2]
 
 
@@ -214,7 +214,9 @@ async def test_a_path_can_be_typed(runs: Path) -> None:
         page.app.screen.query_one(InputLine).value = "healthy/rank_0"
         await page.pilot.press("enter")
         await page.opened()
-        assert page.app.main.opened_session.info.path == str(runs / "healthy")
+        session = page.app.main.session
+        assert session is not None
+        assert session.info.path == str(runs / "healthy")
 
 
 async def test_a_path_with_several_dumps_is_listed(runs: Path) -> None:
@@ -331,7 +333,7 @@ async def test_every_key(runs: Path, action: Any, key: str) -> None:
 async def test_keys_that_move(runs: Path, key: str, row: int) -> None:
     async with started(runs) as page:
         await page.press(key)
-        assert page.page.pane.table.cursor_row == row
+        assert page.page.dumps_pane.table.cursor_row == row
 
 
 async def test_the_footer_can_be_clicked(runs: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
@@ -108,12 +108,18 @@ class Action:
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
 CAUSES = "From a tensor or a hit to its cause"
 _SEARCH = "While searching (/)"
+IN_VIEWS = "view"
+EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
 _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints (3)", "Hits (4)", "Tensors (5)"
 
 
-def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
-    """Returns the actions of one ``where`` and one group, from rows of (id, keys, title, help)."""
-    changeable = where not in {SEARCH, SEARCH_BOX}
+ActionRow = tuple[str, str, str, str]
+"""(id, keys, title, help)."""
+
+
+def _of(where: str, group: str, *rows: ActionRow) -> tuple[Action, ...]:
+    """Returns the actions of one ``where`` and one group."""
+    changeable = group == EVERY_VIEW if where == IN_VIEWS else where not in {SEARCH, SEARCH_BOX}
     return tuple(
         Action(id_, title, tuple(keys.split()), where, group, text, id_ if changeable and id_ != "suspend" else "")
         for id_, keys, title, text in rows
@@ -315,6 +321,12 @@ def _binding(action: Action, call: str) -> Binding:
     return Binding(",".join(action.usual_keys), call, action.title, show=False, id=action.setting or None)
 
 
+def methods_of_keys(owner: object) -> dict[str, Callable[[], None]]:
+    """Returns the methods that keys call, by the action's id: ``act_undo`` is the method of the action ``undo``."""
+    names = [name for name in dir(type(owner)) if name.startswith("act_")]
+    return {name.removeprefix("act_"): getattr(owner, name) for name in names}
+
+
 def key_of(setting: str) -> str:
     return _BY_SETTING[setting].main_key
 
@@ -327,27 +339,26 @@ def watchpoint_keys() -> str:
 _BY_SETTING = {action.setting: action for action in ACTIONS}
 LIVE_GROUP = "Live training (tdbg listen)"
 
-LIVE_ACTIONS: tuple[Action, ...] = tuple(
-    Action(id_, title, tuple(keys.split()), "global", LIVE_GROUP, text, id_)
-    for id_, keys, title, text in (
-        ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
-        ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
-        ("continue", "c", "Continue", "Runs until a watchpoint hits."),
-        ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
-        ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
-        (
-            "run_to_node",
-            "t",
-            "Run to node",
-            "Runs to the selected node, of a scope to its first operator, where the training can stop inside a step.",
-        ),
-        ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
-        ("go_to_stop", "@", "Where it stands", "Goes back to the step and the node at which the training stands."),
-        ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
-        ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
-        ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
-        ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
-    )
+LIVE_ACTIONS = _of(
+    "global",
+    LIVE_GROUP,
+    ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
+    ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
+    ("continue", "c", "Continue", "Runs until a watchpoint hits."),
+    ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
+    ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
+    (
+        "run_to_node",
+        "t",
+        "Run to node",
+        "Runs to the selected node, of a scope to its first operator, where the training can stop inside a step.",
+    ),
+    ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
+    ("go_to_stop", "@", "Where it stands", "Goes back to the step and the node at which the training stands."),
+    ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
+    ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
+    ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
+    ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
 )
 """Actions while trainings are attached: new actions, and actions of ``ACTIONS`` with another meaning."""
 
@@ -445,7 +456,7 @@ def _meant_live(action: Action) -> Action:
 
 START = "start"
 START_GROUP = "Start page (tdbg open without PATH, or with several dumps below it)"
-START_ACTIONS: tuple[Action, ...] = _of(
+START_ACTIONS = _of(
     START,
     START_GROUP,
     ("open_path", "p", "Open path", "Opens a path that is typed, or lists the dumps below it."),
@@ -476,39 +487,31 @@ def start_footer(search: str) -> list[Action]:
     return [replace(BY_ID["list", "select"], title="Open"), some[0], path, again, forget, *some[1:]]
 
 
-IN_VIEWS = "view"
-EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
+def view_actions(group: str, *rows: ActionRow) -> tuple[Action, ...]:
+    return _of(IN_VIEWS, group, *rows)
 
 
-def view_action(id_: str, title: str, keys: str, text: str, group: str = EVERY_VIEW) -> Action:
-    return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text, id_ if group == EVERY_VIEW else "")
-
-
-VIEW_ACTIONS: tuple[Action, ...] = (
-    view_action("cancel", "Back", "escape q", "Stops what is running, else goes back to where one came from."),
-    view_action("copy", "Copy", "Y", "Copies what is under the cursor to the clipboard, through the terminal."),
-    view_action("copy_all", "Copy all", "U", "Copies everything that the view says."),
-    view_action("export", "Export", "e", "Writes the view to a file: .npy, .csv, .txt, .md or .svg, by its name."),
-    view_action("screenshot", "Screenshot", "P", "Writes a picture (.svg) of the screen into the working directory."),
-    view_action("keys", "Keys", "? f1", "All keys of this view."),
+VIEW_ACTIONS = view_actions(
+    EVERY_VIEW,
+    ("cancel", "escape q", "Back", "Stops what is running, else goes back to where one came from."),
+    ("copy", "Y", "Copy", "Copies what is under the cursor to the clipboard, through the terminal."),
+    ("copy_all", "U", "Copy all", "Copies everything that the view says."),
+    ("export", "e", "Export", "Writes the view to a file: .npy, .csv, .txt, .md or .svg, by its name."),
+    ("screenshot", "P", "Screenshot", "Writes a picture (.svg) of the screen into the working directory."),
+    ("keys", "? f1", "Keys", "All keys of this view."),
 )
 """Keys of every view besides those that open another one."""
-LOOK_AGAIN = view_action("look_again", "Look again", "r", "Computes the view again, from the run as it is now.")
-"""The key of views that only mark themselves outdated; other views follow the run and its checks."""
-
-SEARCH_VIEW = view_action(
-    "search", "Search", "/", "The cursor goes to the first match; then n and N go on, and Esc goes back."
+LOOK_AGAIN, SEARCH_VIEW = view_actions(
+    EVERY_VIEW,
+    ("look_again", "r", "Look again", "Computes the view again, from the run as it is now."),
+    ("search", "/", "Search", "The cursor goes to the first match; then n and N go on, and Esc goes back."),
 )
-"""The search key of views that are lists."""
+"""The key of views that only mark themselves outdated (other views follow the run and its checks); that of lists."""
 
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
     """Returns Textual bindings that call the action of the same id."""
     return [_binding(action, action.id) for action in actions]
-
-
-def opening_bindings() -> list[Binding]:
-    return [_binding(action, action.id) for action in opening_actions()]
 
 
 def opening_actions() -> tuple[Action, ...]:
@@ -527,92 +530,65 @@ def shown_key(text: str) -> str:
 VALUES_GROUP = "Values (Enter on a tensor)"
 
 
-def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, VALUES_GROUP)
-
-
-def moves(group: str) -> tuple[Action, ...]:
-    return (
-        view_action("move(-1,0)", "Up", "up k", "One row up.", group),
-        view_action("move(1,0)", "Down", "down j", "One row down.", group),
-        view_action("move(0,-1)", "Left", "left h", "One column to the left.", group),
-        view_action("move(0,1)", "Right", "right l", "One column to the right.", group),
-        view_action("page(-1,0)", "Page up", "pageup", "One page of rows up.", group),
-        view_action("page(1,0)", "Page down", "pagedown", "One page of rows down.", group),
-        view_action("page(0,-1)", "Page left", "<", "One page of columns to the left.", group),
-        view_action("page(0,1)", "Page right", ">", "One page of columns to the right.", group),
-        view_action("to_end(1,False)", "First column", "home 0", "To the first column.", group),
-        view_action("to_end(1,True)", "Last column", "end $", "To the last column.", group),
-        view_action("to_end(0,False)", "First row", "g", "To the first row.", group),
-        view_action("to_end(0,True)", "Last row", "G", "To the last row.", group),
-    )
-
-
-def slicing(group: str) -> tuple[Action, ...]:
-    return (
-        view_action("slice", "Slice", "s", "Edits the slice: at most two dimensions with a colon.", group),
-        view_action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension.", group),
-        view_action("fixed(1)", "Next index", "]", "Next index of the chosen fixed dimension.", group),
-        view_action("choose(-1)", "Previous dimension", "{", "Chooses the fixed dimension before.", group),
-        view_action("choose(1)", "Next dimension", "}", "Chooses the next fixed dimension.", group),
-    )
-
-
-def searching(group: str) -> tuple[Action, ...]:
-    """Returns the keys of the search in values; during a search, ``n`` and ``N`` go through its matches."""
-    return (
-        view_action(
-            "search",
-            "Search",
-            "/",
-            "To the next element that is nan, inf, > 1e3, |x| <= 0.5, 0.25 ...; then n and N go on, Esc goes back.",
-            group,
-        ),
-        view_action("end_search", "End search", "backspace", "Ends the search; the cursor stays.", group),
-    )
-
-
-def digits(group: str) -> tuple[Action, ...]:
-    return (
-        view_action(
-            "finer(1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells.", group
-        ),
-        view_action(
-            "finer(-1)",
-            "Fewer digits, zoom out",
-            "-",
-            "One digit less, down to 0; in the heat map, smaller cells.",
-            group,
-        ),
-        view_action("scientific", "Scientific", "f", "Scientific notation on and off.", group),
-    )
-
-
-def fine(group: str) -> Action:
-    return view_action(
-        "fine", "Fine cells", "d", "Heat map: the smallest cells; over a slow line, larger ones cost less.", group
-    )
-
-
+MOVES: tuple[ActionRow, ...] = (
+    ("move(-1,0)", "up k", "Up", "One row up."),
+    ("move(1,0)", "down j", "Down", "One row down."),
+    ("move(0,-1)", "left h", "Left", "One column to the left."),
+    ("move(0,1)", "right l", "Right", "One column to the right."),
+    ("page(-1,0)", "pageup", "Page up", "One page of rows up."),
+    ("page(1,0)", "pagedown", "Page down", "One page of rows down."),
+    ("page(0,-1)", "<", "Page left", "One page of columns to the left."),
+    ("page(0,1)", ">", "Page right", "One page of columns to the right."),
+    ("to_end(1,False)", "home 0", "First column", "To the first column."),
+    ("to_end(1,True)", "end $", "Last column", "To the last column."),
+    ("to_end(0,False)", "g", "First row", "To the first row."),
+    ("to_end(0,True)", "G", "Last row", "To the last row."),
+)
+SLICING: tuple[ActionRow, ...] = (
+    ("slice", "s", "Slice", "Edits the slice: at most two dimensions with a colon."),
+    ("fixed(-1)", "[", "Previous index", "Previous index of the chosen fixed dimension."),
+    ("fixed(1)", "]", "Next index", "Next index of the chosen fixed dimension."),
+    ("choose(-1)", "{", "Previous dimension", "Chooses the fixed dimension before."),
+    ("choose(1)", "}", "Next dimension", "Chooses the next fixed dimension."),
+)
+SEARCHING: tuple[ActionRow, ...] = (
+    (
+        "search",
+        "/",
+        "Search",
+        "To the next element that is nan, inf, > 1e3, |x| <= 0.5, 0.25 ...; then n and N go on, Esc goes back.",
+    ),
+    ("end_search", "backspace", "End search", "Ends the search; the cursor stays."),
+)
+"""The keys of the search in values; during a search, ``n`` and ``N`` go through its matches."""
+DIGITS: tuple[ActionRow, ...] = (
+    ("finer(1)", "+ =", "More digits, zoom in", "One digit more, up to 10; in the heat map, larger cells."),
+    ("finer(-1)", "-", "Fewer digits, zoom out", "One digit less, down to 0; in the heat map, smaller cells."),
+    ("scientific", "f", "Scientific", "Scientific notation on and off."),
+)
+FINE: ActionRow = ("fine", "d", "Fine cells", "Heat map: the smallest cells; over a slow line, larger ones cost less.")
 VALUE_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
-    *moves(VALUES_GROUP),
-    _action("heat", "Table or heat map", "t", "Table or heat map: the cursor stays on its element."),
-    _action("element", "Element", "enter", "From a cell of the heat map to its element in the table."),
-    fine(VALUES_GROUP),
-    *slicing(VALUES_GROUP),
-    *searching(VALUES_GROUP),
-    _action("bad(1)", "Next NaN/Inf", "n", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
-    _action("bad(-1)", "Previous NaN/Inf", "N", "To the previous NaN or Inf of the whole tensor."),
-    _action("bad(1,'NaN')", "Next NaN", "a", "To the next NaN of the whole tensor."),
-    _action("bad(-1,'NaN')", "Previous NaN", "A", "To the previous NaN of the whole tensor."),
-    _action("bad(1,'Inf')", "Next Inf", "i", "To the next Inf of the whole tensor."),
-    _action("bad(-1,'Inf')", "Previous Inf", "I", "To the previous Inf of the whole tensor."),
-    _action("extreme(True)", "Largest", "x", "To the largest finite value (of complex numbers: magnitude)."),
-    _action("extreme(False)", "Smallest", "m", "To the smallest finite value (of complex numbers: magnitude)."),
-    *digits(VALUES_GROUP),
-    _action("bits", "Bytes", "B", "The bytes of the value under the cursor, its sign, exponent, mantissa and ULP."),
-    _action("previous", "Previous step", "p", "The same place at the previous step, and back."),
+    *view_actions(
+        VALUES_GROUP,
+        *MOVES,
+        ("heat", "t", "Table or heat map", "Table or heat map: the cursor stays on its element."),
+        ("element", "enter", "Element", "From a cell of the heat map to its element in the table."),
+        FINE,
+        *SLICING,
+        *SEARCHING,
+        ("bad(1)", "n", "Next NaN/Inf", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
+        ("bad(-1)", "N", "Previous NaN/Inf", "To the previous NaN or Inf of the whole tensor."),
+        ("bad(1,'NaN')", "a", "Next NaN", "To the next NaN of the whole tensor."),
+        ("bad(-1,'NaN')", "A", "Previous NaN", "To the previous NaN of the whole tensor."),
+        ("bad(1,'Inf')", "i", "Next Inf", "To the next Inf of the whole tensor."),
+        ("bad(-1,'Inf')", "I", "Previous Inf", "To the previous Inf of the whole tensor."),
+        ("extreme(True)", "x", "Largest", "To the largest finite value (of complex numbers: magnitude)."),
+        ("extreme(False)", "m", "Smallest", "To the smallest finite value (of complex numbers: magnitude)."),
+        *DIGITS,
+        ("bits", "B", "Bytes", "The bytes of the value under the cursor, its sign, exponent, mantissa and ULP."),
+        ("previous", "p", "Previous step", "The same place at the previous step, and back."),
+    ),
 )
 TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("t", "map"),

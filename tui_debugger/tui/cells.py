@@ -83,24 +83,21 @@ def statistic_columns() -> tuple[TableColumn, ...]:
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
     """Returns the numbers of NaN and Inf; ``unknown`` stands for missing statistics."""
-    if stats is None:
-        return _empty_cells(unknown, len(COUNT_COLUMNS))
-    return [_statistic_cell(field, stats) for field in TENSOR_TABLE[:2]]
+    return _cells(TENSOR_TABLE[:2], stats, unknown)
 
 
 def extreme_cells(stats: TensorStats | None) -> list[Cell]:
     """Returns the smallest and the largest finite element."""
-    return (
-        _empty_cells(theme.NONE, len(EXTREME_COLUMNS))
-        if stats is None
-        else [_statistic_cell(field, stats) for field in TENSOR_TABLE[2:4]]
-    )
+    return _cells(TENSOR_TABLE[2:4], stats)
 
 
 def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
     """Returns the cells of ``statistic_columns``."""
-    fields = in_use().table("tensors")
-    return _empty_cells(unknown, len(fields)) if stats is None else [_statistic_cell(field, stats) for field in fields]
+    return _cells(in_use().table("tensors"), stats, unknown)
+
+
+def _cells(fields: Sequence[StatisticField], stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
+    return [Text(unknown, theme.DIM) if stats is None else _statistic_cell(field, stats) for field in fields]
 
 
 def _statistic_cell(field: StatisticField, stats: TensorStats) -> Cell:
@@ -113,10 +110,6 @@ def _statistic_cell(field: StatisticField, stats: TensorStats) -> Cell:
     if not value:
         return Text(text, theme.DIM)
     return Text(text, theme.FINDING) if field.alarm else text
-
-
-def _empty_cells(text: str, cells: int) -> list[Cell]:
-    return [Text(text, theme.DIM)] * cells
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
@@ -15,6 +15,8 @@ from tui_debugger.text.tensors import step_text, steps_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import ResultCounts
+from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import NumberPrompt, steps_after
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.views.view import ViewChanges, notify_views
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
 
@@ -68,9 +69,9 @@ class CheckState:
         edition: the session's ``results_edition`` that this state shows; None: the current one.
     """
 
-    result: CheckResult | None
-    tally: ResultCounts | None
-    headline: Headline | None
+    result: CheckResult | None = None
+    tally: ResultCounts | None = None
+    headline: Headline | None = None
     checked: CheckResult | None = None
     final: bool = True
     too_large: int = 0
@@ -79,7 +80,7 @@ class CheckState:
     edition: int | None = None
 
 
-class CheckController:
+class CheckController(Controller):
     """Runs checks in a worker, and shows in the hit list which of its hits still hold."""
 
     def __init__(
@@ -99,7 +100,7 @@ class CheckController:
         key was pressed. ``live``: where live trainings stand, None for a dump; at its newest stop a training itself
         does the check.
         """
-        self._context = context
+        super().__init__(context)
         self._inspector = inspector
         self._watcher = watcher
         self._node_filter = node_filter
@@ -114,37 +115,16 @@ class CheckController:
         self._in_order = live is not None
         """Whether the session knows the order in which the steps ran."""
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "recheck": self.recheck,
-            "recheck_all": self.recheck_all,
-            "continue": self.continue_to_hit,
-            "forward": self.ask_forward,
-            "filter_hits": self.ask_filter,
-            "clear_hit_filter": self.clear_filter,
-            "show_quiet": self.toggle_quiet,
-            "this_step_only": self.toggle_here,
-            "origins_only": self.toggle_origins,
-            "scope_only": self.toggle_scope,
-            "sort_hits": self.sort,
-            "unfold_hit": self.unfold,
-            "unfold_hits": self.unfold_all,
-        }
-
-    @property
-    def _session(self) -> Session:
-        return self._context.session
-
     def _pairs(self) -> tuple[Pair, ...]:
         """Returns the current step on every rank that has it; for trainings at their newest stop, each rank's stop."""
         if self._live is not None and self._live.at_newest:
             return self._live.newest()
-        step = self._context.state.step
-        return self._session.pairs(None, (step,)) if step is not None else ()
+        step = self.state.step
+        return self.session.pairs(None, (step,)) if step is not None else ()
 
     @property
     def _nothing_to_check(self) -> bool:
-        return not any(watchpoint.enabled for watchpoint in self._session.watchpoints.items())
+        return not any(watchpoint.enabled for watchpoint in self.session.watchpoints.items())
 
     # -- starting --------------------------------------------------------------------------------
 
@@ -157,13 +137,13 @@ class CheckController:
         the check, so its outcome is shown in the footer.
         """
         self._asked, self._postponed, self._asked_for = frozenset(asked), False, by_key
-        self._context.work.run("check", job, self._take, self._failed)
-        if self._context.state.result is None:
+        self.work.run("check", job, self._take, self._failed)
+        if self.state.result is None:
             self._show_state()
 
     def _check_if_quick(self, wanted: Sequence[Sequence[Pair]]) -> None:
         """Checks the first set of pairs that is quick to check; if none is, shows the cost of the last set."""
-        session = self._session
+        session = self.session
 
         def work(report: JobProgress) -> CheckState:
             cost = 0
@@ -179,18 +159,18 @@ class CheckController:
 
     def opened(self) -> None:
         """Checks a small run as a whole; of a large run the current step, if that is quick."""
-        session = self._session
+        session = self.session
         if self._live is not None:
             self.arrived(announce=False)
         else:  # finding the order of the steps may read statistics of all ranks: seconds
-            self._context.work.run("steps", lambda _: session.pairs(), lambda _: self._check_opened(), wait=0.1)
+            self.work.run("steps", lambda _: session.pairs(), lambda _: self._check_opened(), wait=0.1)
 
     def _when_in_order(self, then: Callable[[], None]) -> None:
         """Calls ``then`` once the order of the steps is known; a worker finds it out."""
         if self._in_order:
             then()
             return
-        session = self._session
+        session = self.session
 
         def work(report: JobProgress) -> None:
             ranks = session.ranks()
@@ -202,11 +182,11 @@ class CheckController:
             self._in_order = True
             then()
 
-        self._context.work.run("order", work, done, self._failed, wait=0.1)
+        self.work.run("order", work, done, self._failed, wait=0.1)
 
     def _check_opened(self) -> None:
         self._in_order = True
-        pairs, here = self._session.pairs(), self._pairs()
+        pairs, here = self.session.pairs(), self._pairs()
         if self._nothing_to_check or not pairs:
             self.step_reset()
             return
@@ -214,101 +194,96 @@ class CheckController:
 
     def arrived(self, *, announce: bool = True) -> None:
         """Shows the results of trainings that stopped; ``announce`` also says their number in the footer."""
-        session, pairs = self._session, self._pairs()
+        session, pairs = self.session, self._pairs()
         if not pairs:
-            self._show(CheckState(None, None, None))
+            self._show(CheckState())
             return
         self._announced = not announce
 
-        def work(report: JobProgress) -> CheckState:
-            return known(session, session.known(pairs) or check_parts(session, pairs, report))
-
-        self._run(work)
+        self._run(lambda report: _known_or_checked(session, pairs, report))
 
     def step_reset(self) -> None:
         """Shows the current step's results, or checks it if that is quick."""
-        session, state = self._session, self._context.state
+        session, state = self.session, self.state
         state.too_large = 0
         self._context.hits_pane.follow(state.rank, state.step)
         if not self._in_order:  # ``_check_opened`` will check the current step
             return
         pairs = self._pairs()
         if not pairs or self._nothing_to_check:
-            self._show(CheckState(None, None, None))
-        elif self._context.work.busy("check") and self._asked.issuperset(pairs):
+            self._show(CheckState())
+        elif self.work.busy("check") and self._asked.issuperset(pairs):
             self._postponed = True  # the running check covers this step, unless it turns out too large
         elif session.fresh(pairs):
             if state.result is not None and self._edition == session.results_edition:
                 self._show_outdated(state.result)
                 self._show_state()
             else:
-                self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
+                self._run(lambda report: _known_or_checked(session, pairs, report))
         else:
             self._check_if_quick([pairs])
 
-    def recheck(self) -> None:
+    def act_recheck(self) -> None:
         """Checks this step, whatever it costs; at their newest stop, the trainings that wait do the check."""
         self._when_in_order(self._recheck)
 
     def _recheck(self) -> None:
-        session, pairs, live = self._session, self._pairs(), self._live
+        session, pairs, live = self.session, self._pairs(), self._live
         if live is None or not live.at_newest or not pairs or self._nothing_to_check:
             self._check(pairs)
             return
         ranks = live.waiting()
         if not ranks:
-            self._context.say(live.why_not(), bad=True)
+            self.say(live.why_not(), bad=True)
             return
 
         def work(report: JobProgress) -> CheckState:
             live.recheck(ranks, report)
-            return known(session, session.known(pairs) or check_parts(session, pairs, report))
+            return _known_or_checked(session, pairs, report)
 
         self._run(work, by_key=True)
 
-    def recheck_all(self) -> None:
-        self._when_in_order(lambda: self._check(self._session.pairs()))
+    def act_recheck_all(self) -> None:
+        self._when_in_order(lambda: self._check(self.session.pairs()))
 
     def _check(self, pairs: Sequence[Pair]) -> None:
         if not pairs:
-            self._context.say(f"no step is {self._context.kept}", bad=True)
+            self.say(f"no step is {self._context.kept}", bad=True)
         elif self._nothing_to_check:
-            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
+            self.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
         else:
-            session = self._session
-            self._context.state.too_large = 0
+            session = self.session
+            self.state.too_large = 0
             self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs, by_key=True)
 
-    def continue_to_hit(self) -> None:
+    def act_continue(self) -> None:
         """Goes to the next step with a hit, or to the last step if there is none."""
         self._when_in_order(lambda: self._search(None))
 
-    def ask_forward(self) -> None:
+    def act_forward(self) -> None:
         self._when_in_order(self._ask_forward)
 
     def _ask_forward(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import NumberPrompt
-
         ahead = len(self._later_steps())
         if not ahead:
-            self._context.say("this is the last dumped step")
+            self.say("this is the last dumped step")
             return
         prompt = NumberPrompt("Steps forward", 1, low=1, high=ahead, note="stops at the first step with a hit")
-        self._context.app.push_screen(prompt, lambda count: None if count is None else self._search(count))
+        prompt.ask(self._context.app, self._search)
 
     def _later_steps(self) -> list[int]:
-        session, step = self._session, self._context.state.step
-        return list(steps_after(list(dict.fromkeys(step for _, step in session.pairs())), step))
+        session, step = self.session, self.state.step
+        return list(steps_after([*dict.fromkeys(step for _, step in session.pairs())], step))
 
     def _search(self, count: int | None) -> None:
         steps = self._later_steps()[:count]
         if not steps:
-            self._context.say("this is the last dumped step")
+            self.say("this is the last dumped step")
             return
         if self._nothing_to_check and count is None:
-            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
+            self.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
             return
-        session = self._session
+        session = self.session
 
         def work(report: JobProgress) -> CheckState:
             for step in steps:
@@ -322,7 +297,7 @@ class CheckController:
     # -- results ---------------------------------------------------------------------------------
 
     def _take(self, found: CheckState) -> None:
-        self._context.state.too_large = found.too_large
+        self.state.too_large = found.too_large
         if found.searched_to is not None:
             self._step_found(found, found.searched_to)
         else:
@@ -351,7 +326,7 @@ class CheckController:
 
     def _announce(self) -> None:
         """Says how many findings the trainings' stop has, and moves the hit list to its first finding."""
-        context, state = self._context, self._context.state
+        context, state = self._context, self.state
         pairs = self._pairs()
         if state.result is None or not pairs:
             return
@@ -368,7 +343,7 @@ class CheckController:
     def _step_found(self, found: CheckState, searched_to: int) -> None:
         context, checked = self._context, found.checked
         rank = context.state.rank
-        if searched_to in self._session.steps(rank):
+        if searched_to in self.session.steps(rank):
             self._place(rank, searched_to)
         elif checked is not None and checked.pairs:
             self._place(checked.pairs[0][0], searched_to)
@@ -387,7 +362,7 @@ class CheckController:
         if isinstance(error, CancelledError):
             self.stopped()
         elif self._live is not None:
-            self._context.say(one_line(error), bad=True)
+            self.say(one_line(error), bad=True)
             self.changed()
         else:
             self._context.show_error(error)
@@ -395,43 +370,43 @@ class CheckController:
 
     def stopped(self) -> None:
         """Says that work was cancelled, and shows the results so far."""
-        session = self._session
-        self._context.say("stopped")
-        self._context.work.run("known", lambda _: known(session), self._show)
+        session = self.session
+        self.say("stopped")
+        self.work.run("known", lambda _: known(session), self._show)
         self._watcher.mark()
 
     def changed(self) -> None:
         """Watchpoints or files changed: checks the same pairs again if that is quick, else shows the cost."""
-        session, result = self._session, self._context.state.result
+        session, result = self.session, self.state.result
         self._show_state()
         if self._nothing_to_check:
-            self._context.work.cancel("check")
-            self._show(CheckState(None, None, None))
+            self.work.cancel("check")
+            self._show(CheckState())
             return
         if result is None and self._live is None:
             self.opened()
             return
         before = set(result.pairs) if result is not None else set()
-        if self._context.work.busy("check"):
+        if self.work.busy("check"):
             before |= set(self._pairs())  # the new watchpoints also apply to the check that runs
         again = [pair for pair in session.pairs({rank for rank, _ in before}) if pair in before]
         if self._live is not None or not again:
-            self._context.work.run("known", lambda _: known(session), self._show)
+            self.work.run("known", lambda _: known(session), self._show)
         else:
             self._check_if_quick([again])
 
     def _show(self, found: CheckState) -> None:
-        state, result = self._context.state, found.result
+        state, result = self.state, found.result
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
         state.unchecked = found.unchecked
-        self._edition = self._session.results_edition if found.edition is None else found.edition
+        self._edition = self.session.results_edition if found.edition is None else found.edition
         self._show_outdated(result)
         if found.checked is not None:
             state.stopped = _stopped_line(found.checked) if found.checked.stopped else ""
         self._show_state(final=found.final)
         self._watcher.show_list()
-        if changed and (result is not None or not self._context.work.busy("check")):
+        if changed and (result is not None or not self.work.busy("check")):
             self._watcher.mark()  # while a check without results runs, old marks stay: no flicker
         if changed:
             self._inspector.count_hits()
@@ -446,10 +421,10 @@ class CheckController:
         """Notes whether results are from an older list of watchpoints; for trainings, only at their stops."""
         outdated = result.outdated if result is not None else frozenset()
         here = outdated if self._live is None else outdated & set(self._pairs())
-        self._context.state.outdated = bool(here)
+        self.state.outdated = bool(here)
 
     def _show_state(self, *, final: bool = True) -> None:
-        context, state = self._context, self._context.state
+        context, state = self._context, self.state
         context.hits_pane.show(
             state.result,
             place=(state.rank, state.step),
@@ -461,20 +436,20 @@ class CheckController:
 
     def resumed(self) -> None:
         """Shows results of checks that a view made while it was in front of the panes."""
-        session, edition = self._session, self._session.results_edition
-        if edition != self._edition and not self._context.work.busy("check"):
-            self._context.work.run("known", lambda _: known(session), self._show)
+        session, edition = self.session, self.session.results_edition
+        if edition != self._edition and not self.work.busy("check"):
+            self.work.run("known", lambda _: known(session), self._show)
 
     def moved(self) -> None:
         """Shows known results for the new position in the run; checks nothing."""
-        state = self._context.state
+        state = self.state
         self._show_state()
         self._context.hits_pane.follow(state.rank, state.step)
         self._inspector.count_hits_soon()
 
     def _ask_reason(self, about: Headline) -> None:
         """Computes the cause for the headline in a worker; an error leaves the headline as it is."""
-        session, state = self._session, self._context.state
+        session, state = self.session, self.state
 
         def work(report: JobProgress) -> Headline:
             from tui_debugger.diagnose.headline import with_reason
@@ -486,30 +461,22 @@ class CheckController:
                 state.headline = found
                 self._context.update_header()
 
-        self._context.work.run("headline", work, done, lambda _: None, lambda _: None)
+        self.work.run("headline", work, done, lambda _: None, lambda _: None)
 
     # -- the state in words ----------------------------------------------------------------------
 
     def status(self) -> Status:
-        state = self._context.state
-        if self._context.work.busy("check"):
+        state = self.state
+        if self.work.busy("check"):
             return "▶", "checking", theme.GOOD
         if self._nothing_to_check:
             return "○", f"no watchpoint is enabled: {watchpoint_keys()}", theme.NORMAL
         if state.stopped:
             return "◐", f"{state.stopped}: {key_of('recheck_all')} goes on", theme.DOUBT
         if state.result is None:
-            return (
-                "○",
-                f"not checked yet: {self._ways_to_check()}",
-                theme.DOUBT,
-            )
+            return "○", f"not checked yet: {self._ways_to_check()}", theme.DOUBT
         if state.outdated:
-            return (
-                "○",
-                f"outdated: {self._ways_to_check()}",
-                theme.DOUBT,
-            )
+            return "○", f"outdated: {self._ways_to_check()}", theme.DOUBT
         return self._known_status(state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
@@ -519,7 +486,7 @@ class CheckController:
             rest = "was not recorded" if lost else "is not there" if incomplete else "cannot be listed"
             rest = "was not looked at" if all(part.unclaimed for part in parts) else rest
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
-        steps = self._context.state.unchecked
+        steps = self.state.unchecked
         if steps and self._live is None:
             return (
                 "◐",
@@ -529,9 +496,9 @@ class CheckController:
         return "●", f"{_checked_text(result)} checked", theme.GOOD
 
     def _title_state(self) -> str:
-        if self._context.work.busy("check"):
+        if self.work.busy("check"):
             return "checking"
-        state = self._context.state
+        state = self.state
         if state.stopped:
             return "stopped"
         return "outdated" if (state.outdated or state.result is None) and not self._nothing_to_check else ""
@@ -541,16 +508,16 @@ class CheckController:
         return f"{here}, {key_of('recheck_all')} every step and rank"
 
     def _cost_text(self) -> str:
-        return f" ({size(self._context.state.too_large)})" if self._context.state.too_large else ""
+        return f" ({size(self.state.too_large)})" if self.state.too_large else ""
 
     def _empty_text(self) -> str:
-        state = self._context.state
+        state = self.state
         result = state.result
         if self._live is not None and (not self._pairs() if result is None else result.coverage.nothing_came):
             return f"nothing to check yet: {key_of('step_forward')} runs a step"
         if self._nothing_to_check:
             return f"no watchpoint is enabled: {watchpoint_keys()}"
-        if self._context.work.busy("check") and (result is None or not result.hits.findings):
+        if self.work.busy("check") and (result is None or not result.hits.findings):
             return "checking: no hit so far"
         if state.stopped and (result is None or not result.hits.findings):
             return f"no hit so far; {state.stopped}: {key_of('recheck_all')} goes on"
@@ -562,32 +529,32 @@ class CheckController:
         where = _checked_text(result)
         if not result.pairs:
             return "nothing checked"
-        doubts = self._context.state.tally.doubts if self._context.state.tally is not None else ()
+        doubts = self.state.tally.doubts if self.state.tally is not None else ()
         if doubts:
             return f"no hit in {where}, but it cannot be called clean: {'; '.join(map(clean, doubts))}"
-        if self._session.ongoing:
+        if self.session.ongoing:
             return f"no hit in {where}: {key_of('continue')} runs to the next step with one"
-        rest = f": {key_of('continue')} goes on to the next step with one" if self._context.state.unchecked else ""
+        rest = f": {key_of('continue')} goes on to the next step with one" if self.state.unchecked else ""
         return f"no hit in {where}{rest}"
 
     # -- filters of the hit list -----------------------------------------------------------------
 
-    def ask_filter(self) -> None:
+    def act_filter_hits(self) -> None:
         from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._context.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []
         pane = self._context.hits_pane
-        names, ranks = self._context.watchpoint_names(in_full=True), self._session.ranks()
+        names, ranks = self._context.watchpoint_names(in_full=True), self.session.ranks()
         screen = HitFilterScreen(pane.filter, names, graphs, ranks, self._scope_here())
-        self._context.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
+        screen.ask(self._context.app, self._set_filter)
 
     def _set_filter(self, chosen: HitFilter) -> None:
         pane = self._context.hits_pane
         pane.set_filter(chosen, self._context.chip_names(pane))
 
     def search(self) -> None:
-        pane, result = self._context.hits_pane, self._context.state.result
+        pane, result = self._context.hits_pane, self.state.result
         pattern = pane.pattern
         if result is None:
             pane.searched()
@@ -606,45 +573,43 @@ class CheckController:
             pane.show_found(result, found)
             pane.searched()
 
-        self._context.work.run("hits", work, done)
+        self.work.run("hits", work, done)
 
-    def clear_filter(self) -> None:
+    def act_clear_hit_filter(self) -> None:
         """Shows all findings again, and all graphs in the node list if both lists had the same graphs."""
-        query = self._context.state.query
+        query = self.state.query
         if query.graphs and query.graphs == self._context.hits_pane.filter.graphs:
             self._node_filter.set_query(replace(query, graphs=frozenset()))
         self._context.hits_pane.clear_search()
         self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
-    def toggle_here(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, here=not pane.filter.here))
+    def act_this_step_only(self) -> None:
+        here = self._toggle("here")
         self._show_state()
-        self._context.say(
-            f"hits of this step only: {key_of('this_step_only')} shows all steps"
-            if pane.filter.here
-            else "hits of all steps"
-        )
+        self.say(f"hits of this step only: {key_of('this_step_only')} shows all steps" if here else "hits of all steps")
 
-    def toggle_origins(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, origins=not pane.filter.origins))
-        self._context.say(
-            f"origins only: {key_of('origins_only')} shows every hit"
-            if pane.filter.origins
-            else "every hit, not origins only"
-        )
+    def act_origins_only(self) -> None:
+        only = f"origins only: {key_of('origins_only')} shows every hit"
+        self.say(only if self._toggle("origins") else "every hit, not origins only")
 
-    def toggle_scope(self) -> None:
+    def act_show_quiet(self) -> None:
+        self.say(f"rows where nothing could be compared are {'shown' if self._toggle('quiet') else 'hidden'}")
+
+    def _toggle(self, switch: str) -> bool:
+        """Turns a switch of the filter, and returns whether it is on now."""
+        current = self._context.hits_pane.filter
+        turned: dict[str, Any] = {switch: not getattr(current, switch)}
+        self._set_filter(replace(current, **turned))
+        return bool(turned[switch])
+
+    def act_scope_only(self) -> None:
         pane, scope = self._context.hits_pane, self._scope_here()
         if not scope and not pane.filter.scope:
-            self._context.say("no scope under the cursor of the node list", bad=True)
+            self.say("no scope under the cursor of the node list", bad=True)
             return
         again = pane.filter.scope == scope
         self._set_filter(replace(pane.filter, scope="" if again else scope))
-        self._context.say(
-            "hits of all scopes" if again else f"hits of {clean(scope)}: {key_of('scope_only')} shows all scopes"
-        )
+        self.say("hits of all scopes" if again else f"hits of {clean(scope)}: {key_of('scope_only')} shows all scopes")
 
     def _scope_here(self) -> str:
         pane = self._context.nodes_pane
@@ -653,23 +618,18 @@ class CheckController:
         path = pane.scopes.path(pane.current)
         return path if pane.scopes.is_scope(pane.current) else path.rpartition("/")[0] or path
 
-    def sort(self) -> None:
+    def act_sort_hits(self) -> None:
         pane = self._context.hits_pane
         pane.sort(pane.order.next)
-        self._context.say(f"hits by {pane.order.value}: , sorts by {pane.order.next.value}")
+        self.say(f"hits by {pane.order.value}: {key_of('sort_hits')} sorts by {pane.order.next.value}")
 
-    def unfold(self) -> None:
+    def act_unfold_hit(self) -> None:
         if not self._context.hits_pane.unfold():
-            self._context.say("this row stands for one rank", bad=True)
+            self.say("this row stands for one rank", bad=True)
 
-    def unfold_all(self) -> None:
+    def act_unfold_hits(self) -> None:
         if not self._context.hits_pane.unfold_all():
-            self._context.say("every row stands for one rank", bad=True)
-
-    def toggle_quiet(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
-        self._context.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
+            self.say("every row stands for one rank", bad=True)
 
 
 def _stopped_line(result: CheckResult) -> str:
@@ -699,13 +659,17 @@ def known(
     edition = session.results_edition
     result = session.so_far()
     if result is None:
-        return CheckState(None, None, None, checked, final, too_large, edition=edition)
+        return CheckState(checked=checked, final=final, too_large=too_large, edition=edition)
     result.hits.across_ranks()  # for the rows of the hit list; slow with many hits, so not on the event loop
     run = session.pairs()
     unchecked = len({step for _, step in result.not_checked(run)})
     answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
     counts = ResultCounts.of(result)
     return CheckState(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)
+
+
+def _known_or_checked(session: Session, pairs: Sequence[Pair], report: JobProgress) -> CheckState:
+    return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
 
 _REST: Final = 10
@@ -725,16 +689,3 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: JobProgress) ->
             due = ended + max(MIN_INTERVAL, _REST * (ended - started))
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
-
-
-def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
-    """Returns the steps after ``step`` in the given order; if ``step`` is not in ``steps``, those with greater numbers.
-
-    ``steps`` is in the order in which the steps ran, or backwards. None as ``step`` gives all of them. ``down``:
-    smaller numbers instead of greater ones.
-    """
-    if step is None:
-        return steps
-    if step in steps:
-        return steps[list(steps).index(step) + 1 :]
-    return [each for each in steps if (each < step if down else each > step)]

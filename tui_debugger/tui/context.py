@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui_debugger.graph.search import NodeQuery
+from tui_debugger.tui.actions import methods_of_keys
+from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
@@ -142,26 +145,45 @@ class Context:
         return {each.id: name(each) for each in self.session.watchpoints.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class _KeptNodes:
-    """The nodes that a query keeps: a mask over indices of the scope tree (None: all), and the number of nodes."""
-
-    keep: Mask | None
-    count: int
-
-
-class NodeFilter:
-    """Changes the query and has the node list show what it keeps."""
+class Controller:
+    """The base of the controllers: the parts of the main screen that all of them use."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    @property
+    def session(self) -> Session:
+        return self._context.session
+
+    @property
+    def state(self) -> ScreenState:
+        return self._context.state
+
+    @property
+    def work(self) -> JobRunner:
+        return self._context.work
+
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"filter_nodes": self.ask_filter, "clear_filter": self.clear_filter}
+        return methods_of_keys(self)
+
+    def ask_and_write(self, prompt: TextPrompt, write: Callable[[Path], object]) -> None:
+        """Asks for a path and writes there, in a worker."""
+
+        def given(text: str) -> None:
+            path = typed_path(text)
+            self.work.run("save", lambda _: write(path), lambda written: self.say(f"wrote {written}"))
+
+        prompt.ask(self._context.app, given)
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        self._context.say(text, bad=bad)
+
+
+class NodeFilter(Controller):
+    """Changes the query and has the node list show what it keeps."""
 
     def set_query(self, query: NodeQuery) -> None:
-        state = self._context.state
-        named, state.query = state.query.graphs, query
+        named, self.state.query = self.state.query.graphs, query
         self.apply_query()
         if query.graphs != named:  # the header names the graphs of the query
             self._context.update_header()
@@ -169,19 +191,19 @@ class NodeFilter:
     def search(self, text: str) -> None:
         """Searches the node list for a text; a leading ~ means a regular expression."""
         regex = text.startswith("~")
-        self.set_query(replace(self._context.state.query, text=text[1:] if regex else text, regex=regex))
+        self.set_query(replace(self.state.query, text=text[1:] if regex else text, regex=regex))
 
     def restrict_to_line(self, path: str, line: int) -> None:
         """Keeps only the nodes of a source line; the same line again takes the restriction away."""
-        query = self._context.state.query
+        query = self.state.query
         same = query.line == (path, line)
         self.set_query(replace(query, line=None if same else (path, line)))
         if not same:
-            self._context.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
+            self.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
 
-    def clear_filter(self) -> None:
+    def act_clear_filter(self) -> None:
         """Shows all nodes again, and in the hit list all graphs if both lists were restricted to the same graphs."""
-        if self._context.state.query.graphs == self._context.hits_pane.filter.graphs:
+        if self.state.query.graphs == self._context.hits_pane.filter.graphs:
             self.show_graphs_of_hits(frozenset())
         self.show_all()
 
@@ -196,33 +218,32 @@ class NodeFilter:
             pane.set_filter(replace(pane.filter, graphs=graphs), self._context.chip_names(pane))
 
     def apply_query(self) -> None:
-        context, session = self._context, self._context.session
-        rank, step, query = context.state.rank, context.state.step, context.state.query
+        context, session, state = self._context, self.session, self.state
+        rank, step, query = state.rank, state.step, state.query
         context.nodes_pane.show_query(query, context.chip_names(context.nodes_pane))
 
-        def work(_: JobProgress) -> _KeptNodes:
+        def work(_: JobProgress) -> tuple[Mask | None, int]:
             rows = session.select(rank, query, step)
             keep = None if bool(rows.all()) else session.tree(rank).keep_mask(rows)
-            return _KeptNodes(keep, int(rows.sum()))
+            return keep, int(rows.sum())
 
-        context.work.run("filter", work, self._filtered, self._bad_query, in_header=False)
+        def done(kept: tuple[Mask | None, int]) -> None:
+            pane, (keep, count) = context.nodes_pane, kept
+            if pane.scopes is not None and (keep is None or len(keep) == len(pane.scopes.row)):
+                pane.filter(keep, count, context.state.query, context.watchpoint_names())
+                pane.searched()
 
-    def _filtered(self, kept: _KeptNodes) -> None:
-        pane, tree = self._context.nodes_pane, self._context.nodes_pane.scopes
-        if tree is None or (kept.keep is not None and len(kept.keep) != len(tree.row)):
-            return
-        pane.filter(kept.keep, kept.count, self._context.state.query, self._context.watchpoint_names())
-        pane.searched()
+        context.work.run("filter", work, done, self._bad_query, in_header=False)
 
     def _bad_query(self, error: Exception) -> None:
         self._context.nodes_pane.search_failed()
-        self._context.say(str(getattr(error, "what", error)), bad=True)
+        self.say(str(getattr(error, "what", error)), bad=True)
 
-    def ask_filter(self) -> None:
+    def act_filter_nodes(self) -> None:
         from tui_debugger.tui.dialogs.filters import FilterScreen
 
         nodes = self._context.nodes_pane.nodes
         if nodes is None:
             return
-        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names(in_full=True))
-        self._context.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))
+        screen = FilterScreen(self.state.query, nodes, self._context.watchpoint_names(in_full=True))
+        screen.ask(self._context.app, self.set_query)

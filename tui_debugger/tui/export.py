@@ -7,21 +7,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy.typing as npt
 
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.model import Progress, ProgressFn
-from tui_debugger.session.export_files import checked_target, fresh_text, save_npy
-from tui_debugger.session.export_graph import write_table, write_text
+from tui_debugger.model import Progress
+from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui.actions import key_of
+from tui_debugger.tui.context import Context, Controller
 from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
@@ -31,13 +30,30 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import TensorRow
     from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.context import Context
     from tui_debugger.tui.work import JobProgress
 
 
 Cells = Sequence[object]
 TENSOR_HEADER = ("dtype", "shape", "nan", "inf", "min", "max")
 """The column titles of ``tensor_fields``."""
+
+
+class RowsOnDemand(Sequence[Cells]):
+    """Rows of a table that are made when they are written: ``row`` makes one of ``count`` rows."""
+
+    def __init__(self, count: int, row: Callable[[int], Cells]) -> None:
+        self._numbers = range(count)
+        self._row = row
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Cells: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Cells]: ...
+    def __getitem__(self, at: int | slice) -> Cells | Sequence[Cells]:
+        return [*map(self._row, self._numbers[at])] if isinstance(at, slice) else self._row(self._numbers[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,76 +154,6 @@ check_path = path_check(_unwritable, "a file name is needed")
 
 
 ShowMessage = Callable[[str], object]
-T = TypeVar("T")
-
-
-class Exporter(Protocol):
-    """The parts of a view that copy and export use; see ``View``."""
-
-    @property
-    def app(self) -> App[object]:
-        """The app, which opens prompts."""
-
-    @property
-    def dump(self) -> Path:
-        """The directory of the run; nothing may be written into it."""
-
-    @property
-    def working(self) -> bool:
-        """Tells whether work runs that the user asked for."""
-
-    def extract(self) -> Extract | None:
-        """Returns the content to copy and export; None while there is none."""
-
-    def say(self, text: str, *, note: bool = False) -> None:
-        """Shows one line."""
-
-    def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Runs a job beside the event loop."""
-
-    def call_after_refresh(self, callback: Callable[[], None]) -> bool:
-        """Calls a callback once the screen is drawn."""
-
-
-_NOTHING = "there is nothing here yet"
-
-
-def copy(view: Exporter, *, everything: bool) -> None:
-    """Copies the thing under the cursor, or everything that the view says."""
-    extract = view.extract()
-    text = "" if extract is None else extract.text if everything else extract.one
-    if not text:
-        view.say(_NOTHING if extract is None else "nothing under the cursor; U copies everything", note=True)
-        return
-    try:
-        view.say(copy_to_clipboard(view.app, text), note=True)
-    except TdbgError as error:
-        view.say(f"{error.what}: e {error.hint}")
-
-
-def export(view: Exporter) -> None:
-    """Asks for a path and writes the view there, in the format of the suffix."""
-    extract = view.extract()
-    if extract is None:
-        view.say(_NOTHING, note=True)
-        return
-    if view.working:
-        view.say("something is still under way: wait for it, or stop it with Esc", note=True)
-        return
-    forms = suffixes(extract)
-    dump = view.dump
-
-    def given(text: str | None) -> None:
-        if text is not None:
-            _write(view, extract, typed_path(text), dump)
-
-    prompt = TextPrompt(
-        "Export this view",
-        extract.stem + forms[0],
-        partial(_problem, forms, dump),
-        note=f"the suffix decides: {_listed(forms)}; nothing is overwritten",
-    )
-    view.app.push_screen(prompt, given)
 
 
 def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
@@ -232,65 +178,37 @@ def suffixes(extract: Extract) -> tuple[str, ...]:
     return tuple(suffix for suffix, there in has.items() if there)
 
 
-def _listed(forms: tuple[str, ...]) -> str:
+def listed(forms: tuple[str, ...]) -> str:
     return f"{', '.join(forms[:-1])} or {forms[-1]}"
 
 
-def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
+def export_problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
     wrong = check_path(text)
     if wrong is None and typed_path(text).suffix.lower() not in forms:
-        wrong = f"this view can be written as {_listed(forms)}"
+        wrong = f"this view can be written as {listed(forms)}"
     return wrong or report_path_problem(text, dump)
 
 
-def _write(view: Exporter, extract: Extract, path: Path, dump: Path) -> None:
-    suffix = path.suffix.lower()
-
-    def work(job: Callable[[ProgressFn], Path]) -> None:
-        view.work("writing", job, lambda written: view.say(f"wrote {written}", note=True))
-
-    def draw() -> None:
-        picture = svg_of(view.app)
-        work(lambda _: _write_picture(picture, path, dump))
-
-    array = extract.array
-    if suffix == ".svg":
-        view.say("")
-        view.call_after_refresh(draw)  # the prompt and the last message must not be in the picture
-    elif suffix == ".npy" and array is not None:
-        work(lambda progress: save_npy(array(), path, dump, progress=progress))
-    elif suffix == ".csv":
-        work(lambda progress: write_table(extract.header, extract.rows, path, dump, progress))
-    else:
-        work(lambda _: write_text(extract.text.splitlines(), path, dump))
-
-
-def _write_picture(picture: str, path: Path, dump: Path) -> Path:
+def write_picture(picture: str, path: Path, dump: Path) -> Path:
     with fresh_text(path, dump) as file:
         file.write(picture)
     return path
 
 
-class Copier:
+class Copier(Controller):
     """Copies from any pane, with whole names."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"copy_here": self.copy, "screenshot": self.screenshot}
-
-    def copy(self) -> None:
+    def act_copy_here(self) -> None:
         text = self.text_here()
         if not text:
-            self._context.say("nothing under the cursor", bad=True)
+            self.say("nothing under the cursor", bad=True)
             return
         try:
-            self._context.say(copy_to_clipboard(self._context.app, text))
+            self.say(copy_to_clipboard(self._context.app, text))
         except TdbgError as error:
-            self._context.say(error.what, bad=True)
+            self.say(error.what, bad=True)
 
-    def screenshot(self) -> None:
+    def act_screenshot(self) -> None:
         context = self._context
         dump = Path(context.session.info.path)
         screenshot(context.app, context.current_pane(), dump, context.say, lambda text: context.say(text, bad=True))
@@ -315,7 +233,7 @@ class Copier:
 
     def _node_of(self, key: TensorKey) -> str:
         """Returns the tensor's node, after its graph's name if the rank has several graphs."""
-        graph = f"{key.graph}/" if self._context.session.graph_names([key.rank]) else ""
+        graph = f"{key.graph}/" if self.session.graph_names([key.rank]) else ""
         return clean(f"{graph}{key.node}")
 
     def _name(self) -> str:
@@ -332,7 +250,7 @@ class Copier:
         from tui_debugger.watch.text import format_watch
 
         number = self._context.watchpoints_pane.current
-        found = None if number is None else self._context.session.watchpoints.get(number)
+        found = None if number is None else self.session.watchpoints.get(number)
         return "" if found is None else format_watch(found)
 
 
@@ -357,41 +275,31 @@ def _whole(cell: Cell) -> str:
 REPORT_NAME = "tdbg-report.md"
 
 
-class ReportExporter:
+class ReportExporter(Controller):
     """Asks for a file name and writes the report there; nothing is checked again."""
 
     def __init__(self, context: Context, typed: str) -> None:
         """``typed``: the path as typed, for the command in the report; empty: the report has no command."""
-        self._context = context
+        super().__init__(context)
         self._typed = typed
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"report": self.ask}
-
-    def ask(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
-
-        result = self._context.state.result
+    def act_report(self) -> None:
+        result = self.state.result
         if result is None or not result.pairs or not result.watchpoints:
-            self._context.say(
+            self.say(
                 f"nothing was checked yet: {key_of('recheck')} checks this step, {key_of('recheck_all')} everything; "
                 f"{key_of('new_watchpoint')} makes a watchpoint",
                 bad=True,
             )
             return
-        dump = Path(self._context.session.info.path)
-
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._write(result, typed_path(text), dump)
+        dump = Path(self.session.info.path)
 
         note = "Markdown, for a bug report; of what the hit list shows; nothing is overwritten"
-        self._context.app.push_screen(
-            TextPrompt("Write a report", REPORT_NAME, lambda text: report_path_problem(text, dump), note=note), given
-        )
+        prompt = TextPrompt("Write a report", REPORT_NAME, lambda text: report_path_problem(text, dump), note=note)
+        prompt.ask(self._context.app, lambda text: self._write(result, typed_path(text), dump))
 
     def _write(self, result: CheckResult, path: Path, dump: Path) -> None:
-        session, typed = self._context.session, self._typed
+        session, typed = self.session, self._typed
 
         def job(progress: JobProgress) -> Path:
             from tui_debugger.check.verdicts import judge
@@ -402,13 +310,13 @@ class ReportExporter:
                 file.write(text)
             return path
 
-        work = self._context.work
-        work.run("report", job, lambda written: self._context.say(f"wrote {written}"), self._failed)
+        work = self.work
+        work.run("report", job, lambda written: self.say(f"wrote {written}"), self._failed)
         work.show_progress("report", Progress(0, 0, "report"))  # Esc can stop it from the beginning
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
-            self._context.say("stopped: no report was written")
+            self.say("stopped: no report was written")
         else:
             self._context.show_error(error)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
+from tui_debugger.tui.context import Context, Controller
+from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.export import check_path, file_stem
 from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
-    from tui_debugger.session import Session, TensorRow
-    from tui_debugger.tui.context import Context
+    from tui_debugger.session import TensorRow
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +114,11 @@ class CursorFollower:
             self._follow()
 
 
-class Inspector:
+class Inspector(Controller):
     """Fills the tensor table and the stack list for the selected node."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._follower = CursorFollower(context, self._load, at_once=self._in_sight)
         self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
@@ -128,23 +129,14 @@ class Inspector:
         self._asked: tuple[int, int | None, int] | None = None
         self.wanted_slot: tuple[str, int, int] | None = None
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "stack_mode": self._context.stack_pane.toggle_mode,
-            "source": self.show_source,
-            "export": self.export_tensor,
-            "export_hit": self.export_hit,
-        }
-
-    @property
-    def _session(self) -> Session:
-        return self._context.session
+    def act_stack_mode(self) -> None:
+        self._context.stack_pane.toggle_mode()
 
     # -- tensors and stack -----------------------------------------------------------------------
 
     def show_node(self, row: int) -> None:
         """Selects a node; tensors and stack follow, see ``CursorFollower``."""
-        state = self._context.state
+        state = self.state
         state.row = row
         if self._follower.pending or self._asked != (state.rank, state.step, row) or self.wanted_slot is not None:
             self._follower.moved()
@@ -161,7 +153,7 @@ class Inspector:
     def show_anew(self) -> None:
         """Shows the selected node again: its tensors or their hits changed."""
         self._asked = None
-        self.show_node(self._context.state.row)
+        self.show_node(self.state.row)
 
     @property
     def pending(self) -> bool:
@@ -171,7 +163,7 @@ class Inspector:
     @property
     def up_to_date(self) -> bool:
         """Tells whether the tensor table shows the selected node at the current step."""
-        state = self._context.state
+        state = self.state
         return self._listed == (state.rank, state.step, state.row)
 
     def forget(self) -> None:
@@ -182,7 +174,7 @@ class Inspector:
         self._context.stack_pane.show_node((), "no node selected")
 
     def _load(self) -> None:
-        context, session = self._context, self._session
+        context, session = self._context, self.session
         state, nodes = context.state, context.nodes_pane.nodes
         rank, step, row = state.rank, state.step, state.row
         if nodes is None or not 0 <= row < len(nodes):
@@ -252,32 +244,22 @@ class Inspector:
 
     # -- export ----------------------------------------------------------------------------------
 
-    def export_tensor(self) -> None:
+    def act_export(self) -> None:
         row = self._context.tensors_pane.current
         if row is None or not row.has_value:
-            self._context.say("no values to write here", bad=True)
+            self.say("no values to write here", bad=True)
         else:
             self._export(row.key)
 
-    def export_hit(self) -> None:
+    def act_export_hit(self) -> None:
         hit = self._context.hits_pane.current
         if hit is not None:
             self._export(hit.key)
 
     def _export(self, key: TensorKey) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
-
-        session = self._session
-
-        def save(text: str | None) -> None:
-            if text is not None:
-                path = typed_path(text)
-                self._context.work.run(
-                    "save", lambda _: session.save_npy(key, path), lambda written: self._context.say(f"wrote {written}")
-                )
-
+        session = self.session
         prompt = TextPrompt("Write as .npy", f"{file_stem(key)}.npy", check_path)
-        self._context.app.push_screen(prompt, save)
+        self.ask_and_write(prompt, lambda path: session.save_npy(key, path))
 
     # -- source ----------------------------------------------------------------------------------
 
@@ -291,7 +273,7 @@ class Inspector:
         from tui_debugger.graph.stacks import search
         from tui_debugger.tui.panes.stack import SourceLineRows
 
-        session, rank, pattern = self._session, context.state.rank, pane.pattern
+        session, rank, pattern = self.session, context.state.rank, pane.pattern
 
         def work(_: JobProgress) -> SourceLineRows:
             index = session.stack_index(rank)
@@ -311,7 +293,7 @@ class Inspector:
         """Counts findings by source line; call it when results or the step changed."""
         from tui_debugger.tui.panes.stack import LineHits, line_hits
 
-        context, session = self._context, self._session
+        context, session = self._context, self.session
         rank, step, result = context.state.rank, context.state.step, context.state.result
 
         def work(_: JobProgress) -> LineHits:
@@ -325,10 +307,10 @@ class Inspector:
 
         context.work.run("line hits", work, done, in_header=False)
 
-    def show_source(self) -> None:
+    def act_source(self) -> None:
         from tui_debugger.tui.dialogs.pages import SourceScreen
 
-        context, pane, session = self._context, self._context.stack_pane, self._session
+        context, pane, session = self._context, self._context.stack_pane, self.session
         frame = pane.frame
         if frame is None:
             context.say("no source line here", bad=True)

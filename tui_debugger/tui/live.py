@@ -21,7 +21,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import key_of
+from tui_debugger.tui.actions import key_of, methods_of_keys
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Modal, PlainLine
 from tui_debugger.tui.header import Status, answer_cells, checking_text, coverage_text, position_text
@@ -244,7 +244,7 @@ class WaitingScreen(Modal[None]):
         for refusal in reversed(self._refusals):
             lines += ["", Content.styled(f"✗ refused: {clean(refusal)}", f"bold {ORANGE}")]
         parts = [Content(line) if isinstance(line, str) else line for line in lines]
-        self.query_one("#lines", PlainLine).show(Content("\n").join(parts))
+        self.show_line("lines", Content("\n").join(parts))
 
     def action_cancel(self) -> None:
         self._leave()
@@ -307,21 +307,10 @@ class LiveControl:
         self._counted = 0.0
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "step_forward": self.step_forward,
-            "forward": self.ask_steps,
-            "continue": lambda: self.run(None),
-            "run_to_node": self.run_to_selected,
-            "next_node": lambda: self.run_to(None),
-            "go_to_stop": self.go_to_stop,
-            "all_ranks": self.toggle_ranks,
-            "save_dump": self.ask_save,
-            "terminate": self.ask_terminate,
-            **self.handlers_of_waiting(),
-        }
+        return methods_of_keys(self) | {"continue": lambda: self.run(None), "next_node": lambda: self.run_to(None)}
 
     def handlers_of_waiting(self) -> dict[str, Callable[[], None]]:
-        return {"pause": self.pause, "quit": self.quit}
+        return {"pause": self.act_pause, "quit": self.act_quit}
 
     @property
     def _screen(self) -> Context:
@@ -339,7 +328,7 @@ class LiveControl:
     def wait(self, context: Context, start: Callable[[Session], None]) -> None:
         self._context, self._start = context, start
         self._unsubscribe = self.session.subscribe(self._happened)
-        page = WaitingScreen(self.session.waiting_text, self._warning, self.quit, self.ask_terminate)
+        page = WaitingScreen(self.session.waiting_text, self._warning, self.act_quit, self.act_terminate)
         self._waiting_page = page
         context.app.push_screen(page)
         self.show_past_events()  # events from before the subscription
@@ -438,7 +427,7 @@ class LiveControl:
             states = tuple(state for state in states if state.rank == self._screen.state.rank)
         return [state.rank for state in states if state.phase in phases]
 
-    def toggle_ranks(self) -> None:
+    def act_all_ranks(self) -> None:
         self.all_ranks = not self.all_ranks
         self._screen.update_header()
         self._screen.say("commands go to all ranks" if self.all_ranks else "commands go to the rank that is shown only")
@@ -462,21 +451,21 @@ class LiveControl:
             self._screen.say(one_line(error), bad=True)
             self._checker.changed()
 
-    def step_forward(self) -> None:
+    def act_step_forward(self) -> None:
         """Goes to the next kept step; from the newest step runs one step of the training."""
         if self._navigator is None or self.at_newest:
             self.run(1)
         else:
             self._navigator.step_by(1)
 
-    def ask_steps(self) -> None:
+    def act_forward(self) -> None:
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         if not self._among(Phase.STOPPED):
             self._refuse()
             return
         prompt = NumberPrompt("Steps to run", 1, low=1, high=MOST_STEPS, note="stops early at a hit")
-        self._screen.app.push_screen(prompt, lambda count: None if count is None else self.run(count))
+        prompt.ask(self._screen.app, self.run)
 
     def run(self, steps: int | None) -> None:
         ranks = self._among(Phase.STOPPED)
@@ -490,7 +479,7 @@ class LiveControl:
 
         self._order(work)
 
-    def run_to_selected(self) -> None:
+    def act_run_to_node(self) -> None:
         """Runs to the selected node, or to the first operator of the selected scope."""
         row, pane = self._screen.state.row, self._screen.nodes_pane
         in_tree = self._screen.current_pane() == "nodes" or row < 0
@@ -510,7 +499,7 @@ class LiveControl:
 
             self._order(lambda _: self.session.run_to_node(rank, row))
 
-    def go_to_stop(self) -> None:
+    def act_go_to_stop(self) -> None:
         here = self.here
         if self._navigator is None or here is None or here.stop is None:
             self._refuse()
@@ -518,7 +507,7 @@ class LiveControl:
         self._go_to_stop(self._navigator)
         self._screen.say(f"rank {here.rank}: {training_status(here)[1]}")
 
-    def pause(self) -> None:
+    def act_pause(self) -> None:
         """Stops trainings at the end of their step, else stops a job of this program."""
         ranks = self._among(Phase.RUNNING)
         if ranks:
@@ -527,7 +516,7 @@ class LiveControl:
         elif not self._screen.work.cancel_shown():
             self._screen.say("nothing is running")
 
-    def ask_terminate(self) -> None:
+    def act_terminate(self) -> None:
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         ranks = self._among(Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING, Phase.MISMATCH)
@@ -550,23 +539,22 @@ class LiveControl:
             self._order_failed,
         )
 
-    def ask_save(self) -> None:
+    def act_save_dump(self) -> None:
         from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 
         session = self.session
 
-        def save(text: str | None) -> None:
-            if text is not None:
-                path = typed_path(text)
-                self._screen.work.run(
-                    "save",
-                    lambda report: session.save(path, report),
-                    lambda written: self._screen.say(f"wrote {path}: {written}"),
-                )
+        def save(text: str) -> None:
+            path = typed_path(text)
+            self._screen.work.run(
+                "save",
+                lambda report: session.save(path, report),
+                lambda written: self._screen.say(f"wrote {path}: {written}"),
+            )
 
         check = path_check(_unusable_directory, "a directory name is needed")
         prompt = TextPrompt("Save what was kept as dump directory", time.strftime("tdbg-%Y%m%d-%H%M%S"), check)
-        self._screen.app.push_screen(prompt, save)
+        prompt.ask(self._screen.app, save)
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -669,7 +657,7 @@ class LiveControl:
         if self._more_came:
             self._more_came = False
             self._follow()
-        notify_views(context.app, ViewChanges.of_training(changes, self._renewed()))
+        notify_views(context.app, ViewChanges.of(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
         self._taking_in = False
@@ -707,7 +695,7 @@ class LiveControl:
 
     # -- leaving -----------------------------------------------------------------------------------
 
-    def quit(self) -> None:
+    def act_quit(self) -> None:
         """Leaves; asks first if trainings wait or depend on this program: let them go on, or terminate them."""
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
@@ -726,11 +714,9 @@ class LiveControl:
         it = "it" if len(held) == 1 else "them"
         answers = (("g", f"let {it} go on", "go"), ("t", f"terminate {it}", "terminate"))
         screen = ConfirmScreen(f"Leave {plural(len(held), 'training')}", lines, answers)
-        self._screen.app.push_screen(screen, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
+        screen.ask(self._screen.app, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
 
-    def _leave(self, answer: str | None, ranks: Sequence[int], *, stay: bool) -> None:
-        if answer is None:
-            return
+    def _leave(self, answer: str, ranks: Sequence[int], *, stay: bool) -> None:
         if answer == "terminate":
             self.session.terminate(ranks)
         self.staying = stay and answer == "go"

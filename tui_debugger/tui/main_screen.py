@@ -12,22 +12,19 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.geometry import Size
-from textual.reactive import Reactive
-from textual.screen import Screen
 from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions
-from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
-from tui_debugger.tui.panes.pane import TITLES, Pane
+from tui_debugger.tui.panes.pane import TITLES, Pane, PanesScreen
 from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
-from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
-from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround, CachedRow
-from tui_debugger.tui.work import Delivery, JobRunner
+from tui_debugger.tui.widgets.bars import TabStrip, opening_lines
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedRow
+from tui_debugger.tui.work import JobRunner
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -54,15 +51,10 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(DrawnOnce, CachedGround, Screen[None]):
+class MainScreen(PanesScreen):
     """The screen of a run: a dump (``live`` is None), or live trainings. ``session`` is None until the run is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings_for("global"), *actions.live_bindings()]
-    # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-
-    AUTO_FOCUS = ""  # else Textual focuses a search box; ``focus_pane`` sets the focus
-
     state: ScreenState
     navigator: Navigator
     checker: CheckController
@@ -92,8 +84,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.session: Session | None = None
         self.live = live
         self.work = JobRunner(self.post_message, self._failed, self.update_header)
-        self.header = HeaderBar()
-        self.footer = FooterBar()
         self.nodes_pane = NodesPane()
         self.stack_pane = StackPane()
         self.watchpoints_pane = WatchpointsPane()
@@ -123,6 +113,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.handlers: dict[str, Handler] = self._own_handlers()
         if live is not None:
             self.tensors_pane.absent = "not kept"
+
+    @property
+    def pane(self) -> Pane:
+        return self.panes[self.current_pane]
 
     def compose(self) -> ComposeResult:
         """Puts nodes and watchpoints on the left; hits, tensors and stack on the right.
@@ -172,7 +166,11 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.node_filter = NodeFilter(context)
         self.inspector = Inspector(context)
         self.watcher = Watcher(
-            context, self.node_filter, self._recommended, self._watchpoints_changed, grew=self._load_nodes
+            context,
+            self.node_filter,
+            self._recommended,
+            self._watchpoints_changed,
+            grew=self._load_nodes,
         )
         self.checker = CheckController(
             context,
@@ -260,38 +258,21 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._run_cell = None  # the nodes may bring the network's name
         self.app.call_later(self._settled)
 
-    @property
-    def opened_session(self) -> Session:
-        """The session; raises RuntimeError before one is open."""
-        if self.session is None:
-            msg = "no session is open"
-            raise RuntimeError(msg)
-        return self.session
-
     def refreshed(self, changes: Changes) -> None:
         from tui_debugger.tui.views.view import ViewChanges, notify_views
 
         self._run_cell = None
         self.navigator.refreshed(changes)
-        notify_views(self.app, ViewChanges.of_dump(changes))
+        notify_views(self.app, ViewChanges.of(changes))
         self.update_header()
 
     # -- results of work -------------------------------------------------------------------------
-
-    def on_delivery(self, message: Delivery) -> None:
-        message.deliver()
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
             self.checker.stopped()
         else:
             self.show_error(error)
-
-    def show_error(self, error: Exception) -> None:
-        from tui_debugger.tui.dialogs.modal import ErrorScreen
-        from tui_debugger.tui.work import presentable
-
-        self.app.push_screen(ErrorScreen(presentable(error)))
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """Shows one line in the footer until the next key."""
@@ -358,7 +339,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
         ``display`` is set directly: Textual applies the styles of a class one frame too late.
         """
-        current = self.panes[self.current_pane]
+        current = self.pane
         shown: dict[Widget, bool] = {self.tabs: single}
         for pane in self.panes.values():
             pane.set_frame(active=pane is current, single=single)
@@ -397,7 +378,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.inspector.came_into_sight(name)
         self._lay_out(self.size)
         self.set_focus(self.panes[name].table, scroll_visible=False)  # the table's own focus() paints all of it
-        self._update_footer()
+        self.update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
         pane = (
@@ -406,27 +387,19 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         if pane is not None and self.current_pane != pane.PANE:
             self.current_pane = pane.PANE
             self._lay_out(self.size)
-        self._update_footer()
+        self.update_footer()
 
     def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
         self.focus_pane(event.pane)
 
-    def _update_footer(self) -> None:
-        pane = self.panes[self.current_pane]
-        shown = actions.footer(self.current_pane, live=self.live is not None, search=pane.search_keys)
+    def update_footer(self) -> None:
+        shown = actions.footer(self.current_pane, live=self.live is not None, search=self.pane.search_keys)
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
         self._update_detail()
 
     def _update_detail(self) -> None:
         """Shows the row's detail in the footer if one pane is shown: that pane has no lower edge."""
-        self.footer.show_detail(self.panes[self.current_pane].detail if self.has_class("-single") else "")
-
-    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
-        pane = self.panes[self.current_pane]
-        if event.action == "select":
-            pane.table.action_select()
-        elif not pane.act_on_search(event.action):
-            self.action_act(event.action)
+        self.footer.show_detail(self.pane.detail if self.has_class("-single") else "")
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -442,20 +415,14 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     def _own_handlers(self) -> dict[str, Handler]:
         panes: dict[str, Handler] = {f"pane_{name}": partial(self.focus_pane, name) for name in TITLES}
-        return panes | {
-            "next_pane": lambda: self._neighbour(1),
-            "previous_pane": lambda: self._neighbour(-1),
-            "zoom": self._zoom,
-            "search": self._search,
-            "back": self._back,
-            "pause": self._pause,
-            "help": self._help,
-            "palette": self._palette,
-            "redraw": self._redraw,
-            "suspend": self._suspend,
-            "quit": self._quit,
-            "whole_run": self._whole_run,
-        }
+        return (
+            panes
+            | actions.methods_of_keys(self)
+            | {
+                "next_pane": lambda: self._neighbour(1),
+                "previous_pane": lambda: self._neighbour(-1),
+            }
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Switches off the keys that drive trainings if the screen shows a dump."""
@@ -483,39 +450,35 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         if self.session is not None:
             self.state.touched = True
 
-    def _pause(self) -> None:
+    def act_pause(self) -> None:
         if not self.work.cancel_shown():
             self.say("nothing is running")
 
     def _neighbour(self, by: int) -> None:
-        names = list(self.panes_in_order)
+        names = list(TITLES)
         self.focus_pane(names[(names.index(self.current_pane) + by) % len(names)])
 
-    @property
-    def panes_in_order(self) -> list[str]:
-        return [name for name, _ in actions.PANES]
-
-    def _zoom(self) -> None:
+    def act_zoom(self) -> None:
         self.zoomed = not self.zoomed
         self._lay_out(self.size)
 
-    def _search(self) -> None:
-        self.panes[self.current_pane].open_search()
+    def act_search(self) -> None:
+        self.pane.open_search()
 
-    def _palette(self) -> None:
+    def act_palette(self) -> None:
         self.app.action_command_palette()
 
-    def _redraw(self) -> None:
+    def act_redraw(self) -> None:
         self._forget()
         self.refresh(repaint=True, layout=True)
 
-    def _suspend(self) -> None:
+    def act_suspend(self) -> None:
         self.app.action_suspend_process()
 
-    def _quit(self) -> None:
+    def act_quit(self) -> None:
         self.app.exit()
 
-    def _whole_run(self) -> None:
+    def act_whole_run(self) -> None:
         """Ends the program's screen with the directory of the whole run, which ``run_app`` opens instead."""
         scope = None if self.session is None else self.session.scope
         if scope is None or scope.whole:
@@ -525,19 +488,18 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         else:
             self.app.exit(Path(scope.root))
 
-    def _back(self) -> None:
+    def act_back(self) -> None:
         if self.work.cancel_shown():
             return
-        if self.panes[self.current_pane].clear_search(back=True):
+        if self.pane.clear_search(back=True):
             return
         if self.zoomed:
-            self._zoom()
+            self.act_zoom()
 
-    def _help(self) -> None:
+    def act_help(self) -> None:
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
-        pane = self.panes[self.current_pane]
-        listed = actions.help_actions(self.current_pane, live=self.live is not None, search=pane.search_keys)
+        listed = actions.help_actions(self.current_pane, live=self.live is not None, search=self.pane.search_keys)
         heading = f"Help: keys, {TITLES[self.current_pane]} first"
         self.app.push_screen(HelpScreen((*listed, *actions.VALUE_ACTIONS), heading=heading))
 
@@ -557,15 +519,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         elif isinstance(event.pane, TensorsPane | WatchpointsPane):
             event.pane.refresh_rows()
             event.pane.searched()
-        self._update_footer()
-
-    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
-        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
-        if event.wrong:
-            self.say(event.wrong, bad=True)
-        elif event.wrong is not None:
-            self.footer.clear_notice()
-        self._update_footer()
+        self.update_footer()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
         """Shows the selected node's tensors and stack; while the hit list has the focus, those follow the hit."""
@@ -587,7 +541,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
         self.watcher.selected(event.watchpoint)
         if event.opened:
-            self.watcher.edit()
+            self.watcher.act_edit_watchpoint()
 
     def _preview(self, hit: Hit) -> None:
         if self.current_pane == "hits":

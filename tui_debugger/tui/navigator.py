@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,32 +17,21 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.cells import CATEGORY_LABELS
-from tui_debugger.tui.checker import steps_after
+from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, StepPrompt, steps_after
 from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import ScopeTree
-    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.session import CheckResult
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import CheckController
-    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
 
 
-@dataclass(frozen=True, eq=False)
-class _RankNodesView:
-    """The nodes of a rank; ``notes``: dim text after labels; ``closed``: tree entries with constants only."""
-
-    rank: int
-    nodes: NodeTable
-    tree: ScopeTree
-    notes: tuple[str, ...]
-    closed: Mask
-
-
-class Navigator:
+class Navigator(Controller):
     """Moves through the run."""
 
     def __init__(
@@ -57,7 +46,7 @@ class Navigator:
         first_step: int | None,
     ) -> None:
         """Goes nowhere yet; ``first_rank`` and ``first_step`` are shown first if the run has them."""
-        self._context = context
+        super().__init__(context)
         self._inspector = inspector
         self._watcher = watcher
         self._checker = checker
@@ -70,31 +59,21 @@ class Navigator:
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "step": self.ask_step,
+        return super().handlers() | {
             "step_back": lambda: self.step_by(-1),
             "step_forward": lambda: self.step_by(1),
             "rank_back": lambda: self.rank_by(-1),
             "rank_forward": lambda: self.rank_by(1),
             "graph_back": lambda: self.graph_by(-1),
             "graph_forward": lambda: self.graph_by(1),
-            "history": self.show_history,
             "next_hit": lambda: self.hit_by(1),
             "previous_hit": lambda: self.hit_by(-1),
-            "next_origin": self.next_origin,
-            "producer": self.go_to_producer,
-            "consumers": self.go_to_consumer,
-            "notices": self.show_notices,
         }
-
-    @property
-    def _session(self) -> Session:
-        return self._context.session
 
     # -- opening and growing ---------------------------------------------------------------------
 
     def opened(self) -> None:
-        state, session = self._context.state, self._session
+        state, session = self.state, self.session
         ranks = session.ranks()
         near_rank, near_step = session.focus
         state.rank = first_of(ranks, self._first_rank, near_rank) or 0
@@ -106,36 +85,38 @@ class Navigator:
             if wanted is not None and wanted not in found
         ]
         if missing:
-            self._context.say(f"{' and '.join(missing)} not in this dump", bad=True)
+            self.say(f"{' and '.join(missing)} not in this dump", bad=True)
         self.show_run()
         if ranks:
             self.load_nodes()
-        work = self._context.work
+        work = self.work
         work.run("inventory", session.take_inventory, lambda _: self._context.update_header())
 
     def load_nodes(self) -> None:
-        session, rank = self._session, self._context.state.rank
+        session, rank = self.session, self.state.rank
 
-        def work(report: JobProgress) -> _RankNodesView:
+        def work(report: JobProgress) -> tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]:
             nodes = session.nodes(rank, report)
             tree = session.tree(rank)
-            return _RankNodesView(
-                rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT)
-            )
+            only_constants = ~tree.any_below(nodes.category != Category.CONSTANT)
+            return nodes, tree, node_notes(nodes), only_constants
 
-        self._context.work.run("nodes", work, self._show_nodes)
+        def done(loaded: tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]) -> None:
+            self._context.nodes_pane.show(*loaded)
+            self._nodes_shown(rank, loaded[0])
 
-    def _show_nodes(self, loaded: _RankNodesView) -> None:
-        """Shows the loaded nodes with filter and marks, then goes to ``state.pending_tensor`` if there is one."""
+        self.work.run("nodes", work, done)
+
+    def _nodes_shown(self, rank: int, nodes: NodeTable) -> None:
+        """Shows filter and marks of loaded nodes, then goes to ``state.pending_tensor`` if there is one."""
         context = self._context
-        context.nodes_pane.show(loaded.nodes, loaded.tree, loaded.notes, loaded.closed)
         self.show_run()
-        steps = [run.step for run in self._session.history(loaded.rank)]
+        steps = [run.step for run in self.session.history(rank)]
         context.state.unordered = any(later < earlier for earlier, later in pairwise(steps))
         self._node_filter.apply_query()
         self._watcher.mark()
         pending, context.state.pending_tensor = context.state.pending_tensor, None
-        if pending is not None and pending[1] < len(loaded.nodes):
+        if pending is not None and pending[1] < len(nodes):
             self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
             context.state.row = context.nodes_pane.current_row
@@ -149,7 +130,7 @@ class Navigator:
         context = self._context
         nodes = context.nodes_pane.nodes
         self._graphs |= {info.name for info in nodes.graphs} if nodes is not None else set()
-        shape = len(self._session.ranks()) > 1, short_names(self._graphs) if len(self._graphs) > 1 else {}
+        shape = len(self.session.ranks()) > 1, short_names(self._graphs) if len(self._graphs) > 1 else {}
         if shape != self._shape:
             self._shape = shape
             context.hits_pane.set_run(many_ranks=shape[0], graphs=shape[1])
@@ -174,12 +155,12 @@ class Navigator:
 
     def set_step(self, step: int) -> None:
         """Goes to a step, and shows or checks its hits if that is quick."""
-        self.place(self._context.state.rank, step)
+        self.place(self.state.rank, step)
         self._checker.step_reset()
 
     def place(self, rank: int, step: int | None) -> None:
         """Changes the position; checks nothing."""
-        state = self._context.state
+        state = self.state
         new_rank, state.rank, state.step = rank != state.rank, rank, step
         if new_rank:
             state.row = -1
@@ -194,21 +175,21 @@ class Navigator:
 
     def step_by(self, by: int) -> None:
         """Goes to a neighbouring step, in the order in which the steps ran."""
-        steps, step = self._session.steps(self._context.state.rank), self._context.state.step
+        steps, step = self.session.steps(self.state.rank), self.state.step
         later = steps_after(steps, step) if by > 0 else steps_after(steps[::-1], step, down=True)
         if later:
             self.set_step(later[0])
         else:
-            self._context.say(f"this is the {'last' if by > 0 else 'first'} {self._context.kept} step")
+            self.say(f"this is the {'last' if by > 0 else 'first'} {self._context.kept} step")
 
     def rank_by(self, by: int) -> None:
         """Goes to a neighbouring rank; keeps the step if that rank has it, else goes to the nearest step."""
-        ranks, state = list(self._session.ranks()), self._context.state
+        ranks, state = list(self.session.ranks()), self.state
         index = ranks.index(state.rank) + by if state.rank in ranks else 0
         if not 0 <= index < len(ranks):
-            self._context.say("this is the last rank" if by > 0 else "this is the first rank")
+            self.say("this is the last rank" if by > 0 else "this is the first rank")
             return
-        steps = self._session.steps(ranks[index])
+        steps = self.session.steps(ranks[index])
         step = state.step
         if step not in steps:
             step = min(steps, key=lambda s: abs(s - (step or 0))) if steps else None
@@ -222,50 +203,47 @@ class Navigator:
         nodes = self._context.nodes_pane.nodes
         names = [info.name for info in nodes.graphs] if nodes is not None else []
         if len(names) < 2:
-            self._context.say("this rank has one graph")
+            self.say("this rank has one graph")
             return
-        current = self._context.state.query.graphs
+        current = self.state.query.graphs
         index = names.index(next(iter(current))) + 1 if len(current) == 1 and set(current) <= set(names) else 0
         index = (index + by) % (len(names) + 1)
         chosen = frozenset({names[index - 1]} if index else ())
-        self._node_filter.set_query(replace(self._context.state.query, graphs=chosen))
+        self._node_filter.set_query(replace(self.state.query, graphs=chosen))
         self._node_filter.show_graphs_of_hits(chosen)
-        self._context.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
+        self.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
-    def ask_step(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import StepPrompt
-
-        state, session = self._context.state, self._session
+    def act_step(self) -> None:
+        state, session = self.state, self.session
         steps = session.steps(state.rank)
         if not steps or state.step is None:
-            self._context.say(f"no step is {self._context.kept}", bad=True)
+            self.say(f"no step is {self._context.kept}", bad=True)
             return
-        prompt = StepPrompt(steps, state.step, session.history(state.rank))
-        self._context.app.push_screen(prompt, lambda step: None if step is None else self.set_step(step))
+        StepPrompt(steps, state.step, session.history(state.rank)).ask(self._context.app, self.set_step)
 
-    def show_history(self) -> None:
+    def act_history(self) -> None:
         from tui_debugger.tui.dialogs.pages import HistoryScreen
 
-        state = self._context.state
+        state = self.state
 
-        def go(run: GraphRun | None) -> None:
-            if run is not None and run.step in self._session.steps(state.rank):
+        def go(run: GraphRun) -> None:
+            if run.step in self.session.steps(state.rank):
                 self.set_step(run.step)
 
-        runs, parts = self._session.history(state.rank), self._session.unreadable()
+        runs, parts = self.session.history(state.rank), self.session.unreadable()
         closed = frozenset(
             (run.step, run.root_graph)
             for run in runs
             if parts and is_closed(parts, state.rank, run.root_graph, run.step)
         )
-        self._context.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
+        HistoryScreen(runs, state.step or 0, closed).ask(self._context.app, go)
 
-    def show_notices(self) -> None:
+    def act_notices(self) -> None:
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
-        parts = self._session.unreadable()
+        parts = self.session.unreadable()
         closed = [part_words(part) for part in parts]
-        self._context.app.push_screen(NoticesScreen([*closed, *self._session.info.notices, *self._session.info.limits]))
+        self._context.app.push_screen(NoticesScreen([*closed, *self.session.info.notices, *self.session.info.limits]))
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -276,7 +254,7 @@ class Navigator:
             return
         if not pane.reveal(row):
             self._node_filter.show_all()
-            self._context.state.pending_tensor = None
+            self.state.pending_tensor = None
             pane.tree_widget.set_keep(None)
             pane.reveal(row)
         self._inspector.show_node(row)
@@ -289,7 +267,7 @@ class Navigator:
 
         Ignores hits of another rank, whose nodes would have to be read: Enter goes there.
         """
-        state = self._context.state
+        state = self.state
         if hit.key.rank != state.rank or (hit.key.step, hit.row) == (state.step, state.row):
             return
         self._inspector.wanted_slot = (hit.key.side.label, hit.key.slot, hit.key.round)
@@ -299,13 +277,13 @@ class Navigator:
 
     def reveal_selected(self) -> None:
         """Moves the cursor of the node list to the node that the other panes show."""
-        pane, row = self._context.nodes_pane, self._context.state.row
+        pane, row = self._context.nodes_pane, self.state.row
         if pane.nodes is not None and 0 <= row < len(pane.nodes) and pane.current_row != row:
             pane.reveal(row)
 
     def go_to_tensor(self, key: TensorKey, row: int) -> None:
         """Goes to the rank, step, node (``row`` of the rank's node table) and slot of a tensor."""
-        state = self._context.state
+        state = self.state
         if key.rank != state.rank:
             state.pending_tensor = (key, row)
             self.place(key.rank, key.step)
@@ -317,7 +295,7 @@ class Navigator:
         nodes = self._context.nodes_pane.nodes
         if nodes is None or row >= len(nodes):  # not loaded yet, or a later step brought new nodes
             state.pending_tensor = (key, row)
-            if nodes is not None or not self._context.work.busy("nodes"):
+            if nodes is not None or not self.work.busy("nodes"):
                 self.load_nodes()
             return
         self.go_to_row(row)
@@ -329,16 +307,16 @@ class Navigator:
         have a tensor. During a training the cursor then stays on the scope, which will stand for the worst tensor
         below.
         """
-        if self._first_step is not None or self._first_rank is not None or self._session.focus[1] is not None:
-            state = self._context.state
+        if self._first_step is not None or self._first_rank is not None or self.session.focus[1] is not None:
+            state = self.state
             there = result.hits.chosen(result.hits.at(state.rank, state.step) & result.hits.found())
             origins = there.chosen(there.origin)
             hit = origins[0] if len(origins) else there[0] if len(there) else None
-        headline = self._context.state.headline
+        headline = self.state.headline
         if hit is None and headline is not None and headline.outcome is Outcome.CANNOT_JUDGE:
             unjudged = np.flatnonzero(result.hits.verdict == Verdict.CANNOT_JUDGE)
             hit = result.hits[int(unjudged[0])] if len(unjudged) else None
-        if not result.hits.findings and hit is None and not self._session.ongoing:
+        if not result.hits.findings and hit is None and not self.session.ongoing:
             self._led_nowhere = True
             self._stand_on_a_node()
         if hit is None or (hit.key, hit.row) == self._led_to:
@@ -354,7 +332,7 @@ class Navigator:
 
     def _stand_on_a_node(self) -> None:
         row = self._context.nodes_pane.first_node()
-        if self._context.state.row < 0 <= row:
+        if self.state.row < 0 <= row:
             self.go_to_row(row)
 
     def hit_by(self, by: int) -> None:
@@ -362,7 +340,7 @@ class Navigator:
         rows = self._context.hits_pane.rows
         self._walk(by, rows.findings if rows is not None else (), "hit")
 
-    def next_origin(self) -> None:
+    def act_next_origin(self) -> None:
         """Goes to the next origin; after the last origin, to the first."""
         rows = self._context.hits_pane.rows
         self._walk(1, rows.origins if rows is not None else (), "origin", around=True)
@@ -397,12 +375,12 @@ class Navigator:
 
     # -- the data flow ----------------------------------------------------------------------------------
 
-    def go_to_producer(self) -> None:
+    def act_producer(self) -> None:
         context, row = self._context, self._context.tensors_pane.current
         if row is None or row.role == "out":
             context.say("put the cursor on an input", bad=True)
             return
-        producers = self._session.producers(context.state.rank, context.state.row)
+        producers = self.session.producers(context.state.rank, context.state.row)
         producer, slot = producers[row.slot] if row.slot < len(producers) else (-1, 0)
         if producer < 0:
             context.say("the graph does not say where this input comes from", bad=True)
@@ -410,14 +388,12 @@ class Navigator:
         self._inspector.wanted_slot = (Side.OUTPUT.label, slot, 0)
         self.go_to_row(producer)
 
-    def go_to_consumer(self) -> None:
+    def act_consumers(self) -> None:
         """Goes to a node that uses the outputs of this node; asks which if there are several."""
-        from tui_debugger.tui.dialogs.prompts import ChoiceScreen
-
         context, nodes = self._context, self._context.nodes_pane.nodes
         if nodes is None or context.state.row < 0:
             return
-        consumers = self._session.consumers(context.state.rank, context.state.row)
+        consumers = self.session.consumers(context.state.rank, context.state.row)
         if not consumers:
             unknown = not len(nodes.in_node)
             context.say(
@@ -428,11 +404,10 @@ class Navigator:
             )
             return
 
-        def go(index: int | None) -> None:
-            if index is not None:
-                consumer, slot = consumers[index]
-                self._inspector.wanted_slot = (Side.INPUT.label, slot, 0)
-                self.go_to_row(consumer)
+        def go(index: int) -> None:
+            consumer, slot = consumers[index]
+            self._inspector.wanted_slot = (Side.INPUT.label, slot, 0)
+            self.go_to_row(consumer)
 
         if len(consumers) == 1:
             go(0)
@@ -440,7 +415,7 @@ class Navigator:
         # The name comes first, so that a long scope does not push it out of the dialog.
         parts = [(nodes.names[consumer].rpartition("/"), slot) for consumer, slot in consumers]
         options = [f"{name}  in:{slot}  {scope}" for (scope, _, name), slot in parts]
-        context.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
+        ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options).ask(context.app, go)
 
 
 def first_of(there: Sequence[int], *wanted: int | None) -> int | None:

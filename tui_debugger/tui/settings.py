@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 
 from tui_debugger.config import Config, near, use
 from tui_debugger.errors import ConfigError
@@ -105,9 +104,7 @@ def _places(config: Config) -> Iterator[tuple[str, list[Action]]]:
         return
     yield "in Values", [*common, *VALUE_ACTIONS]
     for view in VIEWS:  # imports every view's module
-        module, name = view.place
-        own = getattr(import_module(f"tui_debugger.tui.views.{module}"), name).OWN_ACTIONS
-        yield f"in {view.title}", [*common, *own]
+        yield f"in {view.title}", [*common, *view.load().OWN_ACTIONS]
 
 
 def _clashes(actions: Iterable[Action], chosen: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str, str]]:

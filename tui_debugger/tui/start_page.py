@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,22 +16,16 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.reactive import Reactive
-from textual.screen import Screen
-from textual.widget import Widget
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import age, plural
 from tui_debugger.text.tensors import steps_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import START, START_ACTIONS, start_actions, start_bindings, start_footer
-from tui_debugger.tui.frames import DrawnOnce
-from tui_debugger.tui.panes.pane import Pane
-from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
-from tui_debugger.tui.widgets.line_window import CachedGround
+from tui_debugger.tui.actions import START, START_ACTIONS, methods_of_keys, start_actions, start_bindings, start_footer
+from tui_debugger.tui.panes.pane import Pane, PanesScreen
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
-from tui_debugger.tui.work import MIN_INTERVAL, Delivery, JobProgress, JobRunner, one_line
+from tui_debugger.tui.work import MIN_INTERVAL, JobProgress, JobRunner, one_line
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -82,20 +77,17 @@ class DumpsPane(Pane):
         pattern = self.pattern
         self._shown = tuple(each for each in self.dumps if pattern is None or pattern.test(self._search_text(each)))
         self.table.set_rows(LazyRows(self._shown, self._cells, lambda each: each.path))
-        self._tell()
+        self.show_row()
 
     @property
     def current(self) -> KnownDump | None:
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._tell()
-
     def resized(self) -> None:
         """Draws the detail again, of which more or less fits now."""
-        self.call_after_refresh(self._tell)
+        self.call_after_refresh(self.show_row)
 
-    def _tell(self) -> None:
+    def show_row(self) -> None:
         dump = self.current
         self.set_count("" if dump is None else with_tilde(dump.path))
         self.set_detail("" if dump is None else self._detail_of(dump))
@@ -189,7 +181,7 @@ def with_tilde(path: str) -> str:
     return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
 
 
-class StartPage(DrawnOnce, CachedGround, Screen[None]):
+class StartPage(PanesScreen):
     """Lists dumps while it searches for more.
 
     Attributes:
@@ -198,14 +190,11 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = list(start_bindings())
-    # Textual repaints the whole screen whenever the focus moves.
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-    AUTO_FOCUS = ""
 
     def __init__(self, directory: Path, chosen: Callable[[Path], None], *, with_recent: bool) -> None:
         """Searches nothing before ``look``; ``chosen`` is called with the path to open."""
         super().__init__()
-        self.work = JobRunner(self.post_message, self._failed)
+        self.work = JobRunner(self.post_message, self.show_error)
         self.overview: Overview | None = None
         self._directory = Path(os.path.abspath(directory))  # noqa: PTH100 - keeps links
         self._chosen = chosen
@@ -213,34 +202,27 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self._progress = ""
         self._before: tuple[KnownDump, ...] = ()
         self._forgotten: set[str] = set()
-        self.header = HeaderBar()
-        self.pane = DumpsPane(self._directory)
-        self.pane.detail_changed = lambda: self.footer.show_detail(self.pane.detail)
-        self.footer = FooterBar()
-        self.handlers: dict[str, Callable[[], None]] = {
-            "open_path": self._ask_path,
-            "look_for_dumps": self.look,
-            "forget_dump": self._forget,
-            "leave_start": self._leave,
-            "search": self.pane.open_search,
-            "redraw": self._redraw,
-            "help": self._help,
-            "quit": self.app_exit,
-        }
+        self.dumps_pane = DumpsPane(self._directory)
+        self.dumps_pane.detail_changed = lambda: self.footer.show_detail(self.dumps_pane.detail)
+        self.handlers = methods_of_keys(self) | {"look_for_dumps": self.look, "search": self.dumps_pane.open_search}
+
+    @property
+    def pane(self) -> Pane:
+        return self.dumps_pane
 
     def compose(self) -> ComposeResult:
         yield self.header
-        yield self.pane
+        yield self.dumps_pane
         yield self.footer
 
     def on_mount(self) -> None:
-        self.set_focus(self.pane.table)
+        self.set_focus(self.dumps_pane.table)
         self._draw()
 
     def on_resize(self, _: events.Resize) -> None:
         """Draws again; the detail of the row under the cursor stands in the footer."""
-        self.pane.set_frame(active=True, single=True)
-        self.pane.resized()
+        self.dumps_pane.set_frame(active=True, single=True)
+        self.dumps_pane.resized()
         self.call_after_refresh(self._draw)
 
     # -- searching -------------------------------------------------------------------------------
@@ -270,7 +252,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             return found
 
         self._progress = ""
-        self._before = self.pane.dumps
+        self._before = self.dumps_pane.dumps
         self._forgotten.clear()
         self.work.run("dumps", work, self._take, self._search_failed, progressed=self._progressed)
         self._draw()
@@ -281,7 +263,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
 
         found = self.overview or Overview(os.fspath(self._directory))
         self._take(replace(found, ended=True, notices=("the search ended with an error", *found.notices)))
-        self._failed(error)
+        self.show_error(error)
 
     def _progressed(self, progress: Progress) -> None:
         self._progress = progress.text
@@ -298,8 +280,8 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         again = {each.path for each in found.dumps}
         before = () if found.ended else (each for each in self._before if each.path not in again)
         left = (self._without_recent(each) for each in (*found.dumps, *before))
-        self.pane.table.set_empty(NOTHING if found.ended else "looking …")
-        self.pane.show(tuple(each for each in left if each is not None))
+        self.dumps_pane.table.set_empty(NOTHING if found.ended else "looking …")
+        self.dumps_pane.show(tuple(each for each in left if each is not None))
         self._draw()
 
     def _without_recent(self, dump: KnownDump) -> KnownDump | None:
@@ -317,8 +299,8 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         where = shorten(with_tilde(os.fspath(self._directory)), max(self.size.width - _BESIDE, _LEAST_PATH))
         title = Text("tdbg", theme.GOOD, no_wrap=True).append(f"  dumps below {where}", theme.NORMAL)
         hint = Text("tdbg listen", theme.STRONG, no_wrap=True).append(" waits for training", theme.DIM)
-        here = sum(each.here for each in self.pane.dumps)
-        recent = sum(each.recent is not None for each in self.pane.dumps)
+        here = sum(each.here for each in self.dumps_pane.dumps)
+        recent = sum(each.recent is not None for each in self.dumps_pane.dumps)
         looked = 0 if found is None else found.looked
         directories = f", {plural(looked, 'directory', 'directories')} looked at" if looked else ""
         answer = Text(no_wrap=True)
@@ -332,7 +314,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         more = f" (and {len(notices) - 1:,} more)" if len(notices) > 1 else ""
         notice = Text(f"! {clean(notices[0])}{more}" if notices else "", theme.DOUBT, no_wrap=True)
         self.header.show((title, hint), (answer, counts), (notice, Text(no_wrap=True)))
-        self._update_footer()
+        self.update_footer()
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -343,9 +325,8 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     def on_key(self, _: events.Key) -> None:
         self.footer.clear_notice()
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
-        dump = self.pane.current
+    def on_virtual_table_row_selected(self) -> None:
+        dump = self.dumps_pane.current
         if dump is not None:
             self.open(Path(dump.path))
 
@@ -364,7 +345,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             elif isinstance(error, TdbgError):
                 self.footer.say(one_line(error), bad=True)
             else:
-                self._failed(error)
+                self.show_error(error)
 
         self.work.run("choose", work, lambda _: self._leave_to(path), failed, progressed=lambda _: None)
 
@@ -375,24 +356,25 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     def _look_below(self, path: Path) -> None:
         self._directory = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
         self._with_recent = False
-        self.pane.start = os.fspath(self._directory)
-        self.pane.clear_search()
+        self.dumps_pane.start = os.fspath(self._directory)
+        self.dumps_pane.clear_search()
         self.overview = None
-        self.pane.show(())
+        self.dumps_pane.show(())
         self.look()
 
-    def _ask_path(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import PathPrompt
+    def act_open_path(self) -> None:
+        from tui_debugger.tui.dialogs.prompts import PathPrompt, text_problem
 
-        def given(text: str | None) -> None:
-            if text is not None:
-                self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
+        def given(text: str) -> None:
+            self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
 
         note = "a dump, a directory in or above one, or one with several below it"
-        self.app.push_screen(PathPrompt("Open which path?", _path_problem, suffix="/", note=note), given)
+        PathPrompt("Open which path?", partial(text_problem, needed="type a path"), suffix="/", note=note).ask(
+            self.app, given
+        )
 
-    def _forget(self) -> None:
-        dump = self.pane.current
+    def act_forget_dump(self) -> None:
+        dump = self.dumps_pane.current
         if dump is None or dump.recent is None:
             self.footer.say("it is not one of the recent dumps", bad=True)
             return
@@ -412,19 +394,19 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self._show_dumps()
         self.work.run(f"forget {path}", work, done, progressed=lambda _: None)
 
-    def _leave(self) -> None:
+    def act_leave_start(self) -> None:
         if self.overview is not None and self._looking and self.work.cancel("dumps"):
             return
-        if not self.pane.clear_search(back=True):
-            self.app_exit()
+        if not self.dumps_pane.clear_search(back=True):
+            self.act_quit()
 
-    def app_exit(self) -> None:
+    def act_quit(self) -> None:
         self.app.exit()
 
-    def _redraw(self) -> None:
+    def act_redraw(self) -> None:
         self.refresh(repaint=True, layout=True)
 
-    def _help(self) -> None:
+    def act_help(self) -> None:
         from tui_debugger.tui.actions import ACTIONS, SEARCH, SEARCH_BOX
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
@@ -433,45 +415,16 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
 
     # -- what others tell ------------------------------------------------------------------------
 
-    def on_delivery(self, message: Delivery) -> None:
-        message.deliver()
-
-    def _failed(self, error: Exception) -> None:
-        from tui_debugger.tui.dialogs.modal import ErrorScreen
-        from tui_debugger.tui.work import presentable
-
-        self.app.push_screen(ErrorScreen(presentable(error)))
-
     def on_pane_searched(self, event: Pane.Searched) -> None:
         event.pane.asked()
-        self.pane.refresh_rows()
-        self.pane.searched()
-        self._update_footer()
-
-    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
-        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
-        if event.wrong:
-            self.footer.say(event.wrong, bad=True)
-        elif event.wrong is not None:
-            self.footer.clear_notice()
-        self._update_footer()
+        self.dumps_pane.refresh_rows()
+        self.dumps_pane.searched()
+        self.update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
-        self._update_footer()
+        self.update_footer()
 
-    def _update_footer(self) -> None:
-        shown = start_footer(self.pane.search_keys)
+    def update_footer(self) -> None:
+        shown = start_footer(self.dumps_pane.search_keys)
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
-        self.footer.show_detail(self.pane.detail)
-
-    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
-        if event.action == "select":
-            self.pane.table.action_select()
-        elif not self.pane.act_on_search(event.action):
-            self.action_act(event.action)
-
-
-def _path_problem(text: str) -> str | None:
-    if not text.strip():
-        return "type a path"
-    return "no path has a zero byte" if "\0" in text else None
+        self.footer.show_detail(self.dumps_pane.detail)

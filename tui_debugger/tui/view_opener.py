@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tui_debugger.model import Side, TensorKey, Verdict
-from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewKind, ViewSubject, ViewTarget
+from tui_debugger.tui.context import Context, Controller
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewSubject, ViewTarget
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
-    from tui_debugger.session import Session, TensorRow
+    from tui_debugger.session import TensorRow
     from tui_debugger.session.comparison import ComparedRun, RunComparison
-    from tui_debugger.tui.context import Context
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.navigator import Navigator
 
@@ -26,21 +25,17 @@ NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 """The key of a view that is about the whole run, when no tensor is selected."""
 
 
-class ViewOpener:
+class ViewOpener(Controller):
     """Opens views above the main screen; implements ``view.ViewHost``."""
 
     def __init__(self, context: Context, inspector: Inspector, navigator: Navigator) -> None:
-        self._context = context
+        super().__init__(context)
         self._inspector = inspector
         self._navigator = navigator
         self.comparison: RunComparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         return {view.id: partial(self.open_here, view.id) for view in VIEWS}
-
-    @property
-    def session(self) -> Session:
-        return self._context.session
 
     # -- what is under the cursor --------------------------------------------------------------------
 
@@ -93,7 +88,7 @@ class ViewOpener:
 
     def _selected(self) -> ViewTarget | None:
         """Returns the tensor that the tensor table will show for the selected node, while the table is being filled."""
-        state, nodes = self._context.state, self._context.nodes_pane.nodes
+        state, nodes = self.state, self._context.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
         label, slot, number = self._inspector.wanted_slot or (Side.OUTPUT.label, 0, 0)
@@ -104,14 +99,14 @@ class ViewOpener:
         return ViewTarget(key, state.row, self._hit(key, state.row))
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:
-        result = self._context.state.result
+        result = self.state.result
         found = result.hits.of_nodes([row]) if result is not None else ()
         return next((hit for hit in found if hit.key == key), None)
 
     def open_here(self, view: str) -> None:
         target = self.here()
         if target is None and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
-            self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
+            self.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, target or ViewTarget(NOWHERE, -1))
 
@@ -131,7 +126,7 @@ class ViewOpener:
         """Opens the values of a tensor; ``target`` is needed for a tensor that is not in the tensor table."""
         if not row.has_value:
             why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
-            self._context.say(f"no values to show: {row.error or why}", bad=True)
+            self.say(f"no values to show: {row.error or why}", bad=True)
             return
         from tui_debugger.tui.values.screen import ValuesScreen
 
@@ -141,7 +136,7 @@ class ViewOpener:
 
     def open_values(self, target: ViewTarget) -> None:
         session = self.session
-        self._context.work.run(
+        self.work.run(
             "values",
             lambda progress: session.measure((session.row_of(target.key),), progress)[0],
             lambda row: self.show_values(row, target),
@@ -156,9 +151,9 @@ class ViewOpener:
         if view == "values":
             self.open_values(target)
         elif target.row < 0 and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
-            self._context.say("no tensor under the cursor", bad=True)
+            self.say("no tensor under the cursor", bad=True)
         else:
-            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
+            self._context.app.push_screen(VIEW_BY_ID[view].load()(self, target))
 
     def _with_current_row(self, target: ViewTarget) -> ViewTarget:
         """Returns the target with its node's current row: a graph that is loaded later renumbers the nodes."""
@@ -186,18 +181,12 @@ class ViewOpener:
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None],
     ) -> None:
-        self._context.work.run(self._lane(view), work, done, failed, progressed)
+        self.work.run(self._lane(view), work, done, failed, progressed)
 
     def stop(self, view: View) -> bool:
-        return self._context.work.cancel(self._lane(view))
+        return self.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:
         """Returns a lane for each place in the stack of screens, so that the work of a view below goes on."""
         screens = self._context.app.screen_stack
         return f"view {screens.index(view) if view in screens else len(screens)}"
-
-
-def load_view(kind: ViewKind) -> type[View]:
-    module, name = kind.place
-    found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
-    return found

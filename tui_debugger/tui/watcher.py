@@ -16,6 +16,9 @@ from tui_debugger.text.hits import long_watchpoint_name, selection_words, watch_
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import CATEGORY_LABELS
+from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import ConfirmScreen, TextPrompt, path_check, typed_path
+from tui_debugger.tui.export import check_path
 from tui_debugger.tui.inspector import CursorFollower
 from tui_debugger.tui.panes.nodes import SpaceTarget, TreeMarks, make_marks
 from tui_debugger.tui.widgets.text import shorten
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import Session
-    from tui_debugger.tui.context import Context, NodeFilter
-    from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ FILE = "watchpoints.toml"
 """The suggested name of a file of watchpoints."""
 
 
-class Watcher:
+class Watcher(Controller):
     """Edits the session's watchpoints and marks the nodes they cover."""
 
     def __init__(
@@ -177,7 +178,7 @@ class Watcher:
         ``recommended``: as for ``TdbgApp``. ``changed`` is called after a change of the list, which may outdate the
         hits; ``grew`` when the session has read more nodes of the rank than the node list shows.
         """
-        self._context = context
+        super().__init__(context)
         self._grew = grew
         self._node_filter = node_filter
         self._changed_list = changed
@@ -185,42 +186,25 @@ class Watcher:
         self._covered: Mapping[int, int] = {}
         self._follower = CursorFollower(context, self.mark)
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "new_watchpoint": lambda: self.create(self._under_cursor()),
-            "add_recommended": self.add_recommended,
-            "edit_watchpoint": self.edit,
-            "toggle_enabled": self.toggle_enabled,
-            "delete_watchpoint": self.delete,
-            "undo": self.undo,
-            "redo": self.redo,
-            "clear_watchpoints": self.clear,
-            "show_covered": self.show_covered,
-            "save_watchpoints": self.save,
-            "load_watchpoints": self.load,
-            "toggle_watch": self.toggle_watch,
-        }
-
-    @property
-    def _session(self) -> Session:
-        return self._context.session
+    def act_new_watchpoint(self) -> None:
+        self.create(self._under_cursor())
 
     @property
     def _current(self) -> Watchpoint | None:
-        identifier = self._context.state.watchpoint
-        return None if identifier is None else self._session.watchpoints.get(identifier)
+        identifier = self.state.watchpoint
+        return None if identifier is None else self.session.watchpoints.get(identifier)
 
     # -- opening ---------------------------------------------------------------------------------
 
     def opened(self, then: Callable[[], None]) -> None:
         """Adds the recommended watchpoints to a new run, or asks about them if configured; then calls ``then``."""
-        watchpoints = self._session.watchpoints
+        watchpoints = self.session.watchpoints
         first = self._recommended is None and not watchpoints.offered and not watchpoints.items()
         if self._recommended:
             watchpoints.offered = True
-            self._session.add_recommended()
+            self.session.add_recommended()
         watchpoints.forget_changes()  # undo must not remove watchpoints that the user did not make
-        if first and in_use().asks and (offered := self._session.recommended()):
+        if first and in_use().asks and (offered := self.session.recommended()):
             self._offer(offered, then)
             return
         if first:
@@ -234,110 +218,95 @@ class Watcher:
             if answer == "add":
                 self._add_first()
             else:
-                self._session.watchpoints.offered |= answer == "leave"
-                self._context.say(f"no watchpoint: {watchpoint_keys()}")
+                self.session.watchpoints.offered |= answer == "leave"
+                self.say(f"no watchpoint: {watchpoint_keys()}")
             then()
-
-        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         lines = [f"{plural(len(offered), 'watchpoint')} are recommended for this run:", *map(watch_line, offered)]
         answers = (("n", "without them", "leave"), ("y", "add them", "add"))
         self._context.app.push_screen(ConfirmScreen("Recommended watchpoints", lines, answers), answered)
 
     def _add_first(self) -> None:
-        self._session.watchpoints.offered = True
-        if added := self._session.add_recommended():
+        self.session.watchpoints.offered = True
+        if added := self.session.add_recommended():
             words = plural(added, "recommended watchpoint")
             later = f"; {key_of('add_recommended')} adds those of nodes that come later" if self._may_grow() else ""
-            self._context.say(f"{words} added; {key_of('undo')} takes {'it' if added == 1 else 'them'} away{later}")
+            self.say(f"{words} added; {key_of('undo')} takes {'it' if added == 1 else 'them'} away{later}")
         self.show_list()
 
     def _may_grow(self) -> bool:
         """Tells whether later steps may bring unknown nodes: there is no graph that lists all nodes."""
-        session = self._session
+        session = self.session
         some = any(len(session.steps(rank)) > 1 for rank in session.ranks()[:1])
         return some and not session.capabilities & Capability.GRAPH
 
-    def add_recommended(self) -> None:
-        if self._session.add_recommended():
+    def act_add_recommended(self) -> None:
+        if self.session.add_recommended():
             self._changed()
         else:
-            self._context.say("the recommended ones are all there")
+            self.say("the recommended ones are all there")
 
     # -- editing ---------------------------------------------------------------------------------
 
     def create(self, suggestion: NodeSelection | None = None) -> None:
 
-        def done(draft: WatchDraft | None) -> None:
-            if draft is not None:
-                self._session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
-                self._changed()
+        def done(draft: Watchpoint) -> None:
+            self.session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
+            self._changed()
 
         self._form(None, suggestion, done)
 
-    def edit(self) -> None:
+    def act_edit_watchpoint(self) -> None:
         current = self._current
         if current is None:
             self.create(self._under_cursor())
             return
 
-        def done(draft: WatchDraft | None) -> None:
-            if draft is not None:
-                self._replace(
-                    replace(
-                        current,
-                        condition=draft.condition,
-                        params=draft.params,
-                        selection=draft.selection,
-                        name=draft.name,
-                    )
-                )
+        def done(draft: Watchpoint) -> None:
+            self._replace(replace(draft, id=current.id, enabled=current.enabled))
 
         self._form(current, self._under_cursor(), done)
 
     def _form(
-        self,
-        initial: Watchpoint | None,
-        suggestion: NodeSelection | None,
-        done: Callable[[WatchDraft | None], None],
+        self, initial: Watchpoint | None, suggestion: NodeSelection | None, done: Callable[[Watchpoint], None]
     ) -> None:
         from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 
-        self._context.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
+        WatchpointForm(initial, suggestion, self.session.watched_count).ask(self._context.app, done)
 
     def _under_cursor(self) -> NodeSelection | None:
         selecting, index = self._selecting(), self._context.nodes_pane.current
         return None if selecting is None or index < 0 else selecting.named(index)
 
-    def toggle_enabled(self) -> None:
+    def act_toggle_enabled(self) -> None:
         current = self._current
         if current is not None:
-            self._session.watchpoints.set_enabled(current.id, not current.enabled)
+            self.session.watchpoints.set_enabled(current.id, not current.enabled)
             self._changed()
 
-    def delete(self) -> None:
+    def act_delete_watchpoint(self) -> None:
         current = self._current
         if current is not None:
-            self._session.watchpoints.delete(current.id)
+            self.session.watchpoints.delete(current.id)
             self._changed()
 
-    def clear(self) -> None:
-        if self._session.watchpoints.items():
-            self._session.watchpoints.clear()
+    def act_clear_watchpoints(self) -> None:
+        if self.session.watchpoints.items():
+            self.session.watchpoints.clear()
             self._changed()
 
-    def undo(self) -> None:
+    def act_undo(self) -> None:
         """Undoes the last change of the list, including changes not made in the pane."""
-        change = self._session.watchpoints.undo()
+        change = self.session.watchpoints.undo()
         if change is None:
-            self._context.say("nothing to undo: there is no earlier change of a watchpoint")
+            self.say("nothing to undo: there is no earlier change of a watchpoint")
         else:
             self._show_change(f"undone: {change.words}; {key_of('redo')} redoes", change.after, change.before)
 
-    def redo(self) -> None:
-        change = self._session.watchpoints.redo()
+    def act_redo(self) -> None:
+        change = self.session.watchpoints.redo()
         if change is None:
-            self._context.say("nothing to do again: nothing was undone since the last change")
+            self.say("nothing to do again: nothing was undone since the last change")
         else:
             self._show_change(f"done again: {change.words}; {self._undo_key()} undoes", change.before, change.after)
 
@@ -348,53 +317,39 @@ class Watcher:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def save(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
-        from tui_debugger.tui.export import check_path
-
-        items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
+    def act_save_watchpoints(self) -> None:
+        items, dump = self.session.watchpoints.items(), Path(self.session.info.path)
         if not items:
-            self._context.say("there is no watchpoint to save", bad=True)
+            self.say("there is no watchpoint to save", bad=True)
             return
 
-        def write(text: str | None) -> None:
-            if text is not None:
-                from tui_debugger.session.watchpoints import write_watch_file
+        from tui_debugger.session.watchpoints import write_watch_file
 
-                path = typed_path(text)
-                self._context.work.run(
-                    "save",
-                    lambda _: write_watch_file(items, path, dump),
-                    lambda written: self._context.say(f"wrote {written}"),
-                )
+        prompt = TextPrompt("Save watchpoints as", FILE, check_path)
+        self.ask_and_write(prompt, lambda path: write_watch_file(items, path, dump))
 
-        self._context.app.push_screen(TextPrompt("Save watchpoints as", FILE, check_path), write)
+    def act_load_watchpoints(self) -> None:
+        def read(text: str) -> None:
+            from tui_debugger.session.watchpoints import read_watch_file
 
-    def load(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
-
-        def read(text: str | None) -> None:
-            if text is not None:
-                from tui_debugger.session.watchpoints import read_watch_file
-
-                path = typed_path(text)
-                self._context.ask(lambda: read_watch_file(path), self._loaded, self._context.show_error)
+            path = typed_path(text)
+            self._context.ask(lambda: read_watch_file(path), self._loaded, self._context.show_error)
 
         check = path_check(_missing_file, "a file name is needed")
-        self._context.app.push_screen(TextPrompt("Load watchpoints from", FILE, check), read)
+        TextPrompt("Load watchpoints from", FILE, check).ask(self._context.app, read)
 
     def _loaded(self, watchpoints: tuple[Watchpoint, ...]) -> None:
-        added = self._session.watchpoints.add_missing(watchpoints)
+        added = self.session.watchpoints.add_missing(watchpoints)
         there = f"{len(watchpoints) - added} there already" if added < len(watchpoints) else ""
         if added:
             self._changed(there)
         else:
-            self._context.say(f"nothing added: {there or 'the file holds no watchpoint'}")
+            self.say(f"nothing added: {there or 'the file holds no watchpoint'}")
 
     def _replace(self, watchpoint: Watchpoint, words: str = "", more: str = "") -> None:
-        before = self._session.watchpoints.version
-        self._session.watchpoints.replace(watchpoint, words)
-        if self._session.watchpoints.version != before:
+        before = self.session.watchpoints.version
+        self.session.watchpoints.replace(watchpoint, words)
+        if self.session.watchpoints.version != before:
             self._changed(more)
 
     # -- nodes -----------------------------------------------------------------------------------
@@ -405,7 +360,7 @@ class Watcher:
             None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes, pane.shown)
         )
 
-    def toggle_watch(self) -> None:
+    def act_toggle_watch(self) -> None:
         """Handles Space: adds the node or scope under the cursor to the selected watchpoint, or removes it.
 
         If a search or filter hides a part of the scope, only the nodes that are shown change.
@@ -417,13 +372,14 @@ class Watcher:
             self.create(selecting.named(index))
             return
         part = selecting.part(index)
-        target = space_target(self._session, self._context.state.rank, current)
+        target = space_target(self.session, self.state.rank, current)
         adds, count = target.change(selecting.tree, index, part)
         rows = selecting.tree.rows_below(index, part)
         if not count:
             excluded = bool(target.excluded[rows].any())
-            self._context.say(
-                f"nothing here can be added: a category or an expression of {target.name} leaves it out; W edits"
+            self.say(
+                f"nothing here can be added: a category or an expression of {target.name} leaves it out; "
+                f"{key_of('edit_watchpoint')} edits"
                 if excluded
                 else "nothing here can be watched: constants have no values that change",
                 bad=True,
@@ -442,8 +398,6 @@ class Watcher:
             self._replace(edited, words, more)
 
     def _ask(self, name: str, lines: Sequence[str], yes: Callable[[], None]) -> None:
-        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
-
         screen = ConfirmScreen(
             f"Add nodes of another kind to {name}?",
             lines,
@@ -451,18 +405,18 @@ class Watcher:
         )
         self._context.app.push_screen(screen, lambda answer: yes() if answer == "yes" else None)
 
-    def show_covered(self) -> None:
-        current, state = self._current, self._context.state
+    def act_show_covered(self) -> None:
+        current, state = self._current, self.state
         if current is not None:
             same = state.query.watched == current.id
             self._node_filter.set_query(replace(state.query, watched=None if same else current.id))
-            self._context.say("all nodes" if same else f"nodes of {watchpoint_name(current)}")
+            self.say("all nodes" if same else f"nodes of {watchpoint_name(current)}")
 
     # -- showing ---------------------------------------------------------------------------------
 
     def _changed(self, more: str = "") -> None:
         """Shows the list after a change made here, and says how to undo it; ``more`` is added in brackets."""
-        change = self._session.watchpoints.last_change
+        change = self.session.watchpoints.last_change
         if change is not None:
             aside = f" ({more})" if more else ""
             self._show_change(f"{change.words}; {self._undo_key()} undoes{aside}", change.before, change.after)
@@ -476,19 +430,19 @@ class Watcher:
             self._context.watchpoints_pane.table.move_to_key(new[0])
         self._changed_list()
         self.mark()
-        if self._context.state.query.watched is not None:
+        if self.state.query.watched is not None:
             self._node_filter.apply_query()
-        self._context.say(said)
+        self.say(said)
 
     def show_list(self) -> None:
         context = self._context
         outdated = context.state.outdated
-        items = self._session.watchpoints.items()
+        items = self.session.watchpoints.items()
         context.watchpoints_pane.show(items, self._covered, context.state.tally, outdated=outdated)
 
     def selected(self, watchpoint: int | None) -> None:
-        if watchpoint != self._context.state.watchpoint:
-            self._context.state.watchpoint = watchpoint
+        if watchpoint != self.state.watchpoint:
+            self.state.watchpoint = watchpoint
             self.mark()
 
     def mark_soon(self) -> None:
@@ -501,7 +455,7 @@ class Watcher:
 
     def mark(self) -> None:
         self._follower.stop()
-        context, session = self._context, self._session
+        context, session = self._context, self.session
         state = context.state
         rank, step, watchpoint, result = state.rank, state.step, state.watchpoint, state.result
         if context.nodes_pane.scopes is None:
@@ -520,7 +474,7 @@ class Watcher:
         context.work.run("marks", work, self._marked, in_header=False)
 
     def _marked(self, found: _Marked) -> None:
-        state = self._context.state
+        state = self.state
         if found.rank != state.rank:
             return
         overflowed = found.overflowed if found.step == state.step else 0

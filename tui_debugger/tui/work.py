@@ -61,12 +61,12 @@ class Delivery(Message, bubble=False):
 
 @dataclass(eq=False, slots=True)
 class _JobRequest:
-    number: int
     job: Callable[[JobProgress], Any]
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
     progressed: Callable[[Progress], None] | None
     in_header: bool
+    number: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     awaited: threading.Lock | None = None
     """Held by the caller that waits for the outcome."""
@@ -114,7 +114,8 @@ class JobRunner:
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(lane, self._hand_over)
         own = self._lanes[lane]
-        request = own.submit(job, done, failed or self._failed, progressed, in_header=in_header, wait=wait > 0)
+        request = _JobRequest(job, done, failed or self._failed, progressed, in_header)
+        own.submit(request, wait=wait > 0)
         if wait > 0 and (outcome := own.outcome(request, wait)) is not None:
             self._deliver(own, request, *outcome)
         return request.number
@@ -204,21 +205,13 @@ class _Lane:
         with self._wake:
             return self._waiting is not None or self._running is not None
 
-    def submit(
-        self,
-        job: Callable[[JobProgress], T],
-        done: Callable[[T], None],
-        failed: Callable[[Exception], None],
-        progressed: Callable[[Progress], None] | None,
-        *,
-        in_header: bool,
-        wait: bool,
-    ) -> _JobRequest:
+    def submit(self, request: _JobRequest, *, wait: bool) -> None:
         with self._wake:
             self.newest += 1
+            request.number = self.newest
             if self._running is not None:
                 self._running.stop.set()
-            request = self._waiting = _JobRequest(self.newest, job, done, failed, progressed, in_header)
+            self._waiting = request
             if wait:
                 request.awaited = threading.Lock()
                 request.awaited.acquire()
@@ -226,7 +219,6 @@ class _Lane:
                 self._thread = threading.Thread(target=self._loop, name=f"tdbg-{self.name}", daemon=True)
                 self._thread.start()
             self._wake.notify()
-            return request
 
     def outcome(self, request: _JobRequest, seconds: float) -> tuple[str, Any] | None:
         """Waits for a request's outcome; None if that takes longer: then the callback gets it later."""

@@ -79,7 +79,7 @@ async def test_the_health_map_gets_new_columns_and_nothing_moves(tmp_path: Path,
         await screen.press("r")
         await screen.settled()
         await screen.press("f")
-        row, step, top = view.row_name, tuple(view.grid.steps_here), view.grid.top
+        row, step, top = view.grid.rows.cells(view.grid.cursor_row)[0], tuple(view.grid.steps_here), view.grid.top
         assert step == (4,)
         write_step(writer, 10)
         output_of(writer, RELU, 10).unlink()
@@ -88,7 +88,11 @@ async def test_the_health_map_gets_new_columns_and_nothing_moves(tmp_path: Path,
         assert view.map is not None
         assert view.map.steps == tuple(range(11))
         assert [pair for pair, known in view.map.pairs.items() if known is None] == [(0, 10)]
-        assert (view.row_name, tuple(view.grid.steps_here), view.grid.top) == (row, step, top)
+        assert (view.grid.rows.cells(view.grid.cursor_row)[0], tuple(view.grid.steps_here), view.grid.top) == (
+            row,
+            step,
+            top,
+        )
         assert "r checks what is missing" in screen.text
         await screen.press("r")
         await screen.settled()
@@ -105,7 +109,7 @@ async def test_the_map_fills_while_the_main_screen_checks(tmp_path: Path) -> Non
         view = await look(screen, HealthView, "health")
         assert view.map is not None
         assert len(view.map.missing) == 69
-        screen.main.checker.recheck_all()
+        screen.main.checker.act_recheck_all()
         await screen.settled()
         await screen.until(lambda: view.map is not None and not view.map.missing)
         assert "r checks what is missing" not in screen.text

@@ -159,7 +159,7 @@ async def test_a_trend_keeps_the_cursor_on_its_run_when_results_come() -> None:
 async def test_values_of_each_run_stand_beside_the_run_before(open_screen: OpenScreen) -> None:
     """The weights of the discriminator are shared: before graph 1 ran at step 3, graph 0 had written them (1#2)."""
     async with open_screen(GAN, size=(120, 40)) as screen:
-        session = screen.main.opened_session
+        session = screen.session
         key = TensorKey(0, "kernel_graph1", "d_opt.disc.fc1.weight", Side.OUTPUT, 0, 3)
         screen.main.views.open_values(ViewTarget(key, session.nodes(0).find(key.node, key.graph)))
         await screen.settled()

@@ -166,7 +166,7 @@ async def test_a_real_run_names_the_parameter_that_was_not_reduced(dumps: Dumps)
     async with opened(view, SIZES[2]) as screen:
         await screen.press("=")
         assert "The gradient of b.0.mlp.fc1.bias was not reduced over ranks 0,1 at step 0" in screen.text
-        assert (view.row_name, view.step) == ("bias", 0)
+        assert (view.grid.rows.cells(view.grid.cursor_row)[0], view.step) == ("bias", 0)
         assert "not reduced: the gradient of b.0.mlp.fc1.bias went into no collective operation" in screen.text
 
 

@@ -10,7 +10,6 @@ from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
 from tui_debugger.session.comparison import ComparedRun, RunComparison
-from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
 
 SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
@@ -20,7 +19,7 @@ async def test_a_view_comes_back_from_every_size_as_it_was(tmp_path: Path) -> No
     """One program for all views."""
     async with _two_runs(tmp_path) as screen:
         for kind in VIEWS:
-            await look(screen, load_view(kind), kind.id)
+            await look(screen, kind.load(), kind.id)
             before = screen.text
             await _through_sizes(screen)
             assert screen.text == before, kind.id
@@ -33,7 +32,7 @@ async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(tmp_path: Path
         run = screen.main.views.run
         for kind in VIEWS:
             screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
-            view = await look(screen, load_view(kind), kind.id)
+            view = await look(screen, kind.load(), kind.id)
             await _through_sizes(screen)
             assert "Esc stops" in screen.text, kind.id
             await screen.press("escape")

@@ -18,8 +18,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.text.clean import clean
 from tui_debugger.tui.cells import CATEGORY_LABELS
-from tui_debugger.tui.dialogs.modal import InputLine, Modal
-from tui_debugger.tui.dialogs.prompts import LIST_KEYS
+from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.theme import DIM, STRONG, WATCHED
 from tui_debugger.tui.widgets.text import Cell
@@ -48,7 +47,7 @@ class FindField(InputLine):
         return key != "space" and super().check_consume_key(key, character)
 
 
-class TogglesScreen(Modal[ResultT]):
+class TogglesScreen(ListDialog[ResultT]):
     """Base of the filter dialogs: subclasses make a result from the switches that are on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -75,13 +74,13 @@ class TogglesScreen(Modal[ResultT]):
         )
 
     def on_mount(self) -> None:
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.can_focus = False
         self._show("")
         table.styles.height = max(1, min(table.row_count, self.app.size.height - 5))
         if table.row_count > 1:
             self.call_after_refresh(table.move_to, 1)
-        self.query_one(InputLine).focus()
+        self.field.focus()
 
     def _show(self, needle: str) -> None:
         words = needle.lower().split()
@@ -98,19 +97,19 @@ class TogglesScreen(Modal[ResultT]):
             turned = (switch.section, switch.key) in self.turned
             rows.append((Text("●" if turned else "○", WATCHED if turned else DIM), Text(switch.label)))
             keys.append(number)
-        self.query_one(VirtualTable).set_rows(ListRows(rows, keys))
+        self.table.set_rows(ListRows(rows, keys))
 
     @on(Input.Changed, "#find")
     def _find(self, event: Input.Changed) -> None:
         self._show(event.value)
-        table = self.query_one(VirtualTable)
+        table = self.table
         if event.value and isinstance(table.cursor_key, str):
             table.action_cursor_down()
 
     def action_list(self, action: str) -> None:
         """Moves the cursor, past headings."""
-        table = self.query_one(VirtualTable)
-        getattr(table, f"action_{action}")()
+        table = self.table
+        super().action_list(action)
         if isinstance(table.cursor_key, str):
             if table.cursor_row == 0 or "down" in action:
                 table.action_cursor_down()
@@ -118,7 +117,7 @@ class TogglesScreen(Modal[ResultT]):
                 table.action_cursor_up()
 
     def action_turn(self) -> None:
-        key = self.query_one(VirtualTable).cursor_key
+        key = self.table.cursor_key
         if not isinstance(key, int):
             return
         switch = self.switches[key]
@@ -127,20 +126,18 @@ class TogglesScreen(Modal[ResultT]):
         if switch.single:
             self.turned = {each for each in self.turned if each[0] != switch.section}
         self.turned.discard(name) if turned else self.turned.add(name)
-        self._show(self.query_one(InputLine).value)
+        self._show(self.field.value)
 
     def action_rub_out(self) -> None:
         """Deletes a letter; in an empty find line turns all switches off."""
-        field = self.query_one(InputLine)
-        if field.value:
-            field.action_delete_left()
+        if self.field.value:
+            self.field.action_delete_left()
         else:
             self.turned.clear()
             self._show("")
 
     @on(Input.Submitted, "#find")
-    def _apply(self, event: Input.Submitted) -> None:
-        event.stop()
+    def _apply(self) -> None:
         chosen: dict[str, frozenset[Hashable]] = {}
         for section, key in self.turned:
             chosen[section] = chosen.get(section, frozenset()) | {key}

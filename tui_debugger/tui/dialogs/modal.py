@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
 from textual import events, on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -22,6 +22,7 @@ from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.widgets.line_window import SizedOnce, ground
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -35,17 +36,8 @@ Run = Callable[[Callable[[], T], Callable[[T], None], Callable[[Exception], None
 """Runs slow work: ``run(work, done, failed)``.
 
 ``work`` runs in a thread, then ``done`` or ``failed`` on the event loop. Screens take this as an argument, since only
-the module ``work`` starts threads; :func:`run_here` is for small data and tests.
+the module ``work`` starts threads.
 """
-
-
-def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-    try:
-        result = work()
-    except Exception as error:  # noqa: BLE001 - handed to the caller's own handler, as a worker would
-        failed(error)
-    else:
-        done(result)
 
 
 class PlainLine(SizedOnce, Static):
@@ -66,6 +58,10 @@ class PlainLine(SizedOnce, Static):
         """Replaces the text; an empty text sets the class ``-empty``."""
         self.update(_safe(content))
         self.set_class(not str(content), "-empty")
+
+
+def plain_lines(*names: str) -> Iterator[PlainLine]:
+    return (PlainLine(id=name) for name in names)
 
 
 def _safe(content: Content | str) -> Content | str:
@@ -170,6 +166,18 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
         line.set_class(note, "-note")
         line.show(clean_lines(text))
 
+    def text_line(self, name: str) -> PlainLine:
+        return self.query_one(f"#{name}", PlainLine)
+
+    def show_line(self, name: str, content: Content | str) -> None:
+        self.text_line(name).show(content)
+
+    def put_line(self, name: str, content: Content | str, *, anew: bool = False) -> None:
+        """Shows a line if its text changed, or ``anew``; lays out only if the number of lines changed."""
+        line, old = self.text_line(name), str(self.text_line(name).content)
+        if anew or old != str(content):
+            line.update(_safe(content), layout=old.count("\n") != str(content).count("\n"))
+
     def _title(self, text: str) -> Content:
         # Textual puts blanks around the title of a frame with corners only.
         return Content(f" {clean(text)} " if self.FULL else clean(text))
@@ -195,6 +203,39 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+    def ask(self, app: App[Any], then: Callable[[ResultT], None]) -> None:
+        """Opens the dialog; ``then`` gets its result, unless the user goes back."""
+        app.push_screen(self, lambda result: None if result is None else then(result))
+
+
+class ListDialog(Modal[ResultT]):
+    """A dialog with a list, a line for input, or both; ``LIST_KEYS`` move in the list while the line has the focus."""
+
+    @property
+    def field(self) -> InputLine:
+        return self.query_one(InputLine)
+
+    @property
+    def table(self) -> VirtualTable:
+        return self.query_one(VirtualTable)
+
+    def set_field(self, text: str) -> None:
+        """Fills the line as if it had not been typed."""
+        with self.prevent(Input.Changed):
+            self.field.value = text
+            self.field.action_end()
+
+    def action_list(self, action: str) -> None:
+        getattr(self.table, f"action_{action}")()
+
+
+LIST_KEYS: list[BindingType] = [
+    Binding("up", "list('cursor_up')", show=False),
+    Binding("down", "list('cursor_down')", show=False),
+    Binding("pageup", "list('page_up')", show=False),
+    Binding("pagedown", "list('page_down')", show=False),
+]
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:

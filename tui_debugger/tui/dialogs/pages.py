@@ -22,11 +22,11 @@ from tui_debugger.text.old_words import OLD, OLD_WORDS
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine, Run, run_here
-from tui_debugger.tui.dialogs.prompts import LIST_KEYS, ChoiceScreen
+from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, PlainLine, Run, plain_lines
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.theme import DIM, DOUBT, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
-from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec
 from tui_debugger.watch.text import format_value
 
@@ -108,7 +108,7 @@ def _param_text(spec: ParamSpec) -> str:
     return " ".join(parts)
 
 
-class HelpScreen(Modal[None]):
+class HelpScreen(ListDialog[None]):
     """Keys by group, conditions, and marks; typing filters."""
 
     FULL = True
@@ -137,17 +137,17 @@ class HelpScreen(Modal[None]):
         yield VirtualTable(header=False, empty="nothing matches", id="lines")
 
     def on_mount(self) -> None:
-        self.query_one(VirtualTable).can_focus = False
-        self.query_one(InputLine).focus()
+        self.table.can_focus = False
+        self.field.focus()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
         heading, entries, term_width = self._pages[self._page]
-        table = self.query_one(VirtualTable)
+        table = self.table
         room = max(20, table.size.width - term_width - 6)
-        needle = self.query_one(InputLine).value.lower().split()
+        needle = self.field.value.lower().split()
         rows: list[tuple[Cell, Cell]] = []
         last, said = "", set[tuple[str, str]]()
         for group, term, text in [*entries, *(self._old if needle and not self._page else ())]:
@@ -172,13 +172,9 @@ class HelpScreen(Modal[None]):
     def _ignore_enter(self, event: Input.Submitted) -> None:
         event.stop()
 
-    def action_list(self, action: str) -> None:
-        getattr(self.query_one(VirtualTable), f"action_{action}")()
-
     def action_other_page(self) -> None:
         self._page = (self._page + 1) % len(self._pages)
-        with self.prevent(Input.Changed):
-            self.query_one(InputLine).value = ""
+        self.set_field("")
         self._show()
 
 
@@ -188,40 +184,7 @@ def _heading_rows(text: str, width: int, *, blank: bool) -> list[tuple[Cell, Cel
     return [("", ""), *rows] if blank else rows
 
 
-class GraphRunRows:
-    """Runs as rows on demand: the history of a long training has hundreds of thousands."""
-
-    def __init__(
-        self, runs: Sequence[GraphRun], current: int, closed: frozenset[tuple[int, int]] = frozenset()
-    ) -> None:
-        """``current`` is the step on the screen; ``closed``: (step, root graph) whose files cannot be listed."""
-        self.runs = runs
-        self._current = current
-        self._closed = closed
-        self._row = {(run.step, run.root_graph, run.round): i for i, run in enumerate(runs)}
-
-    @property
-    def row_count(self) -> int:
-        return len(self.runs)
-
-    def cells(self, index: int) -> tuple[Cell, Cell, Cell, Cell]:
-        run = self.runs[index]
-        here = run.step == self._current
-        style = STRONG if here else "" if run.has_data else DIM
-        closed = (run.step, run.root_graph) in self._closed
-        data = "? unreadable" if closed else "● dumped" if run.has_data else "○ no data"
-        step = step_text(run.step, run.round)
-        return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
-
-    def key(self, index: int) -> tuple[int, int, int]:
-        run = self.runs[index]
-        return run.step, run.root_graph, run.round
-
-    def find(self, key: object) -> int:
-        return self._row.get(key, -1) if isinstance(key, tuple) else -1
-
-
-class HistoryScreen(Modal[GraphRun]):
+class HistoryScreen(ListDialog[GraphRun]):
     """Lists runs; Enter goes to the step of a run that has data."""
 
     FULL = True
@@ -242,9 +205,9 @@ class HistoryScreen(Modal[GraphRun]):
     def __init__(
         self, runs: Sequence[GraphRun], current_step: int, closed: frozenset[tuple[int, int]] = frozenset()
     ) -> None:
-        """Shows runs in the given order; for ``closed`` see ``GraphRunRows``."""
+        """Shows runs in the given order; ``closed``: (step, root graph) whose files cannot be listed."""
         super().__init__()
-        self.runs = runs
+        self.runs = self._shown = runs
         self.closed = closed
         self.current_step = current_step
         self.unordered = any(later.step < earlier.step for earlier, later in pairwise(runs))
@@ -266,11 +229,10 @@ class HistoryScreen(Modal[GraphRun]):
 
     def on_mount(self) -> None:
         self._show()
-        table = self.query_one(VirtualTable)
-        table.focus()
+        self.table.focus()
         if self.runs:
             at = min(range(len(self.runs)), key=lambda number: abs(self.runs[number].step - self.current_step))
-            self.call_after_refresh(table.move_to, at)
+            self.call_after_refresh(self.table.move_to, at)
 
     def _show(self) -> None:
         runs = self.runs
@@ -280,13 +242,23 @@ class HistoryScreen(Modal[GraphRun]):
                 for run in runs
                 if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
             ]
-        self.query_one(VirtualTable).set_rows(GraphRunRows(runs, self.current_step, self.closed))
+        self._shown = runs
+        rows = LazyRows(runs, self._cells, lambda run: (run.step, run.root_graph, run.round))
+        self.table.set_rows(rows)
         parts = [f"{len(runs)} of {len(self.runs)} runs"]
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
         parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
-        self.query_one("#shown", PlainLine).show(", ".join(parts))
+        self.show_line("shown", ", ".join(parts))
         self.say("")
+
+    def _cells(self, run: GraphRun) -> Sequence[Cell]:
+        here = run.step == self.current_step
+        style = STRONG if here else "" if run.has_data else DIM
+        closed = (run.step, run.root_graph) in self.closed
+        data = "? unreadable" if closed else "● dumped" if run.has_data else "○ no data"
+        step = step_text(run.step, run.round)
+        return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
     def action_data_only(self) -> None:
         self.data_only = not self.data_only
@@ -300,25 +272,22 @@ class HistoryScreen(Modal[GraphRun]):
         graphs = sorted({run.graph for run in self.runs})
         current = graphs.index(self.graph) + 1 if self.graph in graphs else 0
 
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                self.graph = graphs[index - 1] if index else None
-                self._show()
+        def chosen(index: int) -> None:
+            self.graph = graphs[index - 1] if index else None
+            self._show()
 
-        self.app.push_screen(ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current), chosen)
+        ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current).ask(self.app, chosen)
 
     @on(VirtualTable.RowSelected)
     def _go(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
-        rows = event.table.rows
-        run = rows.runs[event.row] if isinstance(rows, GraphRunRows) else None
-        if run is not None and run.has_data:
+        run = self._shown[event.row]
+        if run.has_data:
             self.dismiss(run)
-        elif run is not None:
+        else:
             self.say(f"nothing was dumped of {run.graph} at step {run.step}")
 
 
-class NoticesScreen(Modal[None]):
+class NoticesScreen(ListDialog[None]):
     """A scrollable list of sentences."""
 
     FULL = True
@@ -337,13 +306,13 @@ class NoticesScreen(Modal[None]):
         )
 
     def on_mount(self) -> None:
-        self.query_one(VirtualTable).focus()
+        self.table.focus()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
-        table = self.query_one(VirtualTable)
+        table = self.table
         rows: list[tuple[Cell, Cell]] = []
         for notice in self.notices:
             lines = textwrap.wrap(clean(notice), max(20, table.size.width - 6)) or [""]
@@ -357,7 +326,7 @@ NOT_HERE = (
 )
 
 
-class SourceScreen(Modal[None]):
+class SourceScreen(ListDialog[None]):
     """Frames above, source lines of the frame under the cursor below."""
 
     FULL = True
@@ -381,7 +350,7 @@ class SourceScreen(Modal[None]):
         excerpt: Callable[[Frame, int], SourceExcerpt | None],
         *,
         focus: int = 0,
-        run: Run[object] = run_here,
+        run: Run[object],
     ) -> None:
         """Shows a stack, innermost frame first.
 
@@ -403,11 +372,10 @@ class SourceScreen(Modal[None]):
             empty="this node has no source stack",
             id="frames",
         )
-        yield PlainLine(id="where")
-        yield PlainLine(id="lines")
+        yield from plain_lines("where", "lines")
 
     def on_mount(self) -> None:
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.styles.height = len(self.frames) + 1 if self.frames else 2
         table.focus()
         if 0 < self._first < len(self.frames):
@@ -415,7 +383,7 @@ class SourceScreen(Modal[None]):
 
     def action_own(self, direction: int) -> None:
         """Goes to the next frame that is neither a framework's nor only an enclosing function."""
-        table = self.query_one(VirtualTable)
+        table = self.table
         count = len(self.frames)
         for step in range(1, count + 1):
             at = (table.cursor_row + direction * step) % count
@@ -434,13 +402,13 @@ class SourceScreen(Modal[None]):
         self.call_after_refresh(self._show_current)
 
     def _show_current(self) -> None:
-        row = self.query_one(VirtualTable).cursor_row
+        row = self.table.cursor_row
         if row < len(self.frames):
             self._show(self.frames[row])
 
     def _show(self, frame: Frame) -> None:
         self._wanted = wanted = object()
-        lines = self.query_one("#lines", PlainLine)
+        lines = self.text_line("lines")
         context = max(2, (lines.size.height - 1) // 2) if lines.size.height else 4
 
         def done(found: object) -> None:
@@ -450,7 +418,7 @@ class SourceScreen(Modal[None]):
         self._run(lambda: self._excerpt(frame, context), done, lambda _: done(None))
 
     def _show_excerpt(self, frame: Frame, found: SourceExcerpt | None) -> None:
-        where, lines = self.query_one("#where", PlainLine), self.query_one("#lines", PlainLine)
+        where, lines = self.text_line("where"), self.text_line("lines")
         if found is None:
             where.show(f"{shorten(frame.path, 60)}:{frame.line}")
             lines.show(Content.assemble(f"{clean(frame.code.strip())}\n\n", (NOT_HERE, GREY)))

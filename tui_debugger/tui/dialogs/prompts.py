@@ -18,7 +18,7 @@ from textual.widgets import Input
 from tui_debugger.model import GraphRun
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.tensors import BEFORE_FIRST, round_text, step_text, steps_text
-from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine
+from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, Modal, PlainLine
 from tui_debugger.tui.theme import DIM, DOUBT, NONE, STRONG
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
@@ -71,7 +71,7 @@ def find_step(text: str, steps: Sequence[int], current: int) -> int:
 
 
 def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
-    ahead = _ahead(steps, current) if sign == "+" else _ahead(steps[::-1], current, back=True)
+    ahead = steps_after(steps, current) if sign == "+" else steps_after(steps[::-1], current, down=True)
     if count == 0:
         return nearest_step(current, steps)
     if count <= len(ahead):
@@ -85,11 +85,17 @@ def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
     raise NoSuchStepError(msg, ahead[-1])
 
 
-def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
-    """Returns the steps after the current step; if it is not dumped, those with greater (``back``: smaller) numbers."""
-    if current in steps:
-        return steps[steps.index(current) + 1 :]
-    return [step for step in steps if (step < current if back else step > current)]
+def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
+    """Returns the steps after ``step`` in the given order; if ``step`` is not in ``steps``, those with greater numbers.
+
+    ``steps`` is in the order in which the steps ran, or backwards. None as ``step`` gives all of them. ``down``:
+    smaller numbers instead of greater ones.
+    """
+    if step is None:
+        return steps
+    if step in steps:
+        return steps[steps.index(step) + 1 :]
+    return [each for each in steps if (each < step if down else each > step)]
 
 
 def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
@@ -110,48 +116,26 @@ def nearest_step(step: int, steps: Sequence[int]) -> int:
     return min(steps, key=lambda each: (abs(each - step), each))
 
 
-LIST_KEYS: list[BindingType] = [
-    Binding("up", "list('cursor_up')", show=False),
-    Binding("down", "list('cursor_down')", show=False),
-    Binding("pageup", "list('page_up')", show=False),
-    Binding("pagedown", "list('page_down')", show=False),
-]
-"""Keys that move the list while the focus stays in the input line above it."""
+def step_rows(steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> LazyRows[int]:
+    """Returns dumped steps with the graphs that ran.
 
+    ``runs`` without data are shown, too: they explain why a step has less data than others.
+    """
+    ran: dict[int, list[GraphRun]] = {}
+    for run in runs:
+        ran.setdefault(run.step, []).append(run)
 
-class StepRows:
-    """Dumped steps with the graphs that ran, as rows on demand."""
-
-    def __init__(self, steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> None:
-        """``runs`` without data are shown, too: they explain why a step has less data than others."""
-        self._steps = steps
-        self._current = current
-        self._row = {step: row for row, step in enumerate(steps)}
-        self._graphs: dict[int, list[tuple[str, bool]]] = {}
-        for run in runs:
-            self._graphs.setdefault(run.step, []).append((f"{run.graph}{round_text(run.round)}", run.has_data))
-
-    @property
-    def row_count(self) -> int:
-        return len(self._steps)
-
-    def cells(self, index: int) -> tuple[Cell, Cell, Cell]:
-        step = self._steps[index]
-        here = step == self._current
-        graphs = Text()
-        for graph, has_data in self._graphs.get(step, ()):
-            graphs.append(f"{', ' if graphs else ''}{graph}", None if has_data else DIM)
-            graphs.append("" if has_data else " (no data)", DIM)
+    def cells(step: int) -> Sequence[Cell]:
+        here, graphs = step == current, Text()
+        for run in ran.get(step, ()):
+            name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
+            graphs.append(name, None if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
         return Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else ""), graphs
 
-    def key(self, index: int) -> int:
-        return self._steps[index]
-
-    def find(self, key: object) -> int:
-        return self._row.get(key, -1) if isinstance(key, int) else -1
+    return LazyRows(steps, cells, lambda step: step)
 
 
-class StepPrompt(Modal[int]):
+class StepPrompt(ListDialog[int]):
     """Asks for a dumped step. Typing moves the list below to the nearest step; the arrow keys pick from it."""
 
     BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
@@ -171,18 +155,17 @@ class StepPrompt(Modal[int]):
         yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
         yield VirtualTable(
             (TableColumn("", 1), TableColumn("step", 8, right=True), TableColumn("graphs", 20, elastic=1)),
-            StepRows(self.steps, self.current, self.runs),
+            step_rows(self.steps, self.current, self.runs),
             empty="no step is dumped",
             id="steps",
         )
 
     def on_mount(self) -> None:
-        table = self.query_one(VirtualTable)
-        table.can_focus = False
-        table.styles.height = max(2, min(12, len(self.steps) + 1))
+        self.table.can_focus = False
+        self.table.styles.height = max(2, min(12, len(self.steps) + 1))
         if self.steps:
-            self.call_after_refresh(table.move_to_key, nearest_step(self.current, self.steps))
-        self.query_one(InputLine).focus()
+            self.call_after_refresh(self.table.move_to_key, nearest_step(self.current, self.steps))
+        self.field.focus()
 
     @on(Input.Changed, "#step")
     def _typed(self, event: Input.Changed) -> None:
@@ -197,28 +180,23 @@ class StepPrompt(Modal[int]):
             near = error.nearest
             self.say(str(error), note=True)
         if near is not None:
-            self.query_one(VirtualTable).move_to_key(near)
+            self.table.move_to_key(near)
 
     def action_list(self, action: str) -> None:
         """Moves in the list; Enter then takes the step under the cursor, whatever was typed before."""
-        table = self.query_one(VirtualTable)
-        getattr(table, f"action_{action}")()
-        if table.row_count:
-            self._picked = self.steps[table.cursor_row]
-            with self.prevent(Input.Changed):
-                field = self.query_one(InputLine)
-                field.value = step_text(self._picked)
-                field.action_end()
+        super().action_list(action)
+        if self.table.row_count:
+            self._picked = self.steps[self.table.cursor_row]
+            self.set_field(step_text(self._picked))
             self.say("")
 
     @on(Input.Submitted, "#step")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         text = event.value.strip()
         if self._picked is not None:
             self.dismiss(self._picked)
         elif not text and self.steps:
-            self.dismiss(self.steps[self.query_one(VirtualTable).cursor_row])
+            self.dismiss(self.steps[self.table.cursor_row])
         else:
             try:
                 self.dismiss(find_step(text, self.steps, self.current))
@@ -227,11 +205,10 @@ class StepPrompt(Modal[int]):
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self.dismiss(self.steps[event.row])
 
 
-class TextPrompt(Modal[str]):
+class TextPrompt(ListDialog[str]):
     """Asks for a line of text, checked while it is typed."""
 
     DEFAULT_CSS = "TextPrompt #note { color: $text-muted; }"
@@ -253,9 +230,8 @@ class TextPrompt(Modal[str]):
             yield PlainLine(self.note, id="note")
 
     def on_mount(self) -> None:
-        field = self.query_one(InputLine)
-        field.focus()
-        field.action_end()
+        self.field.focus()
+        self.field.action_end()
 
     @on(Input.Changed, "#text")
     def _typed(self, event: Input.Changed) -> None:
@@ -263,7 +239,6 @@ class TextPrompt(Modal[str]):
 
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         wrong = self.check(event.value)
         if wrong:
             self.say(wrong)
@@ -271,7 +246,7 @@ class TextPrompt(Modal[str]):
             self.dismiss(event.value)
 
 
-class NumberPrompt(Modal[int]):
+class NumberPrompt(ListDialog[int]):
     """Asks for a whole number between two bounds; up and down change it by one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -298,11 +273,10 @@ class NumberPrompt(Modal[int]):
         yield PlainLine(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
 
     def on_mount(self) -> None:
-        field = self.query_one(InputLine)
-        field.focus()
-        field.select_all()
+        self.field.focus()
+        self.field.select_all()
 
-    def _wrong_run(self, text: str) -> str:
+    def _problem(self, text: str) -> str:
         word = text.strip().removeprefix("+")
         if not (word.removeprefix("-").isdecimal() and word.isascii() and len(word) < 19):
             return f"{text.strip()!r} is not a whole number" if word else "a whole number is needed"
@@ -313,28 +287,26 @@ class NumberPrompt(Modal[int]):
         return ""
 
     def action_add(self, by: int) -> None:
-        field = self.query_one(InputLine)
-        word = field.value.strip()
+        word = self.field.value.strip()
         value = int(word) if word.removeprefix("-").isdecimal() and len(word) < 19 else self.value
         value = max(self.low, value + by)
-        field.value = str(value if self.high is None else min(self.high, value))
-        field.action_end()
+        self.field.value = str(value if self.high is None else min(self.high, value))
+        self.field.action_end()
 
     @on(Input.Changed, "#number")
     def _typed(self, event: Input.Changed) -> None:
-        self.say(self._wrong_run(event.value) if event.value.strip() else "", note=True)
+        self.say(self._problem(event.value) if event.value.strip() else "", note=True)
 
     @on(Input.Submitted, "#number")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
-        problem = self._wrong_run(event.value)
+        problem = self._problem(event.value)
         if problem:
             self.say(problem)
         else:
             self.dismiss(int(event.value.strip()))
 
 
-class ChoiceScreen(Modal[int]):
+class ChoiceScreen(ListDialog[int]):
     """Asks for one of several options: typing filters, the arrow keys choose."""
 
     BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
@@ -364,28 +336,22 @@ class ChoiceScreen(Modal[int]):
         return ListRows([(mark if i == self.current else " ", self.options[i]) for i in shown], shown)
 
     def on_mount(self) -> None:
-        table = self.query_one(VirtualTable)
-        table.can_focus = False
-        table.styles.height = max(1, min(len(self.options), self.app.size.height - 6))
+        self.table.can_focus = False
+        self.table.styles.height = max(1, min(len(self.options), self.app.size.height - 6))
         if self.current is not None:
-            self.call_after_refresh(table.move_to_key, self.current)
-        self.query_one(InputLine).focus()
+            self.call_after_refresh(self.table.move_to_key, self.current)
+        self.field.focus()
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
-        self.query_one(VirtualTable).set_rows(self._rows(event.value))
-
-    def action_list(self, action: str) -> None:
-        getattr(self.query_one(VirtualTable), f"action_{action}")()
+        self.table.set_rows(self._rows(event.value))
 
     @on(Input.Submitted, "#filter")
-    def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._choose(self.query_one(VirtualTable).cursor_key)
+    def _accept(self) -> None:
+        self._choose(self.table.cursor_key)
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self._choose(event.key)
 
     def _choose(self, key: object) -> None:
@@ -410,15 +376,14 @@ class PathPrompt(TextPrompt):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.query_one(InputLine).suggester = _Paths(self._suffix)
+        self.field.suggester = _Paths(self._suffix)
 
     def action_complete(self) -> None:
-        field = self.query_one(InputLine)
-        field.action_end()
-        found = completion(field.value, self._suffix)
+        self.field.action_end()
+        found = completion(self.field.value, self._suffix)
         if found is not None:
-            field.value = found
-            field.action_end()
+            self.field.value = found
+            self.field.action_end()
 
 
 class _Paths(Suggester):
@@ -509,7 +474,7 @@ class RunPrompt(PathPrompt):
 
     def __init__(self, this: str) -> None:
         """``this`` is the path of the open run, which is not offered."""
-        super().__init__("Compare with which run?", _wrong_run, suffix="/", note=OTHER_RUNS)
+        super().__init__("Compare with which run?", text_problem, suffix="/", note=OTHER_RUNS)
         self._this = os.path.realpath(this)
         self._dumps: tuple[KnownDump, ...] = ()
         self._shown: tuple[KnownDump, ...] = ()
@@ -529,9 +494,8 @@ class RunPrompt(PathPrompt):
 
     def on_mount(self) -> None:
         super().on_mount()
-        table = self.query_one(VirtualTable)
-        table.can_focus = False
-        table.styles.height = max(3, min(13, self.app.size.height - 8))
+        self.table.can_focus = False
+        self.table.styles.height = max(3, min(13, self.app.size.height - 8))
         self._laid_out = True
         if self._found is not None:
             self.show(self._found)
@@ -542,13 +506,13 @@ class RunPrompt(PathPrompt):
         if not self._laid_out or not self.is_open:
             return
         self._dumps = tuple(each for each in found.dumps if not each.gone and os.path.realpath(each.path) != self._this)
-        self.query_one(VirtualTable).set_empty("no other dump is known: type its path" if found.ended else "looking …")
-        self._filter(self.query_one(InputLine).value if not self._picked else "")
+        self.table.set_empty("no other dump is known: type its path" if found.ended else "looking …")
+        self._filter(self.field.value if not self._picked else "")
 
     def _filter(self, text: str) -> None:
         words = text.strip().lower()
         self._shown = tuple(each for each in self._dumps if words in each.path.lower()) if words else self._dumps
-        self.query_one(VirtualTable).set_rows(LazyRows(self._shown, _dump_cells, lambda each: each.path))
+        self.table.set_rows(LazyRows(self._shown, _dump_cells, lambda each: each.path))
 
     @on(Input.Changed, "#text")
     def _typed_more(self, event: Input.Changed) -> None:
@@ -557,27 +521,22 @@ class RunPrompt(PathPrompt):
 
     def action_list(self, action: str) -> None:
         """Moves in the list; Enter then takes the dump under the cursor."""
-        table = self.query_one(VirtualTable)
-        if self._picked or action != "cursor_down" or table.cursor_row:
-            getattr(table, f"action_{action}")()
+        if self._picked or action != "cursor_down" or self.table.cursor_row:
+            super().action_list(action)
         if self._shown:
             self._picked = True
-            with self.prevent(Input.Changed):
-                field = self.query_one(InputLine)
-                field.value = self._shown[table.cursor_row].path
-                field.action_end()
+            self.set_field(self._shown[self.table.cursor_row].path)
             self.say("")
 
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         event.prevent_default()  # not the handler of ``TextPrompt``
         text = event.value.strip()
         named = "/" in text or text.startswith((".", "~"))
         if not named and self._shown:  # a part of a listed path
-            self.dismiss(self._shown[self.query_one(VirtualTable).cursor_row].path)
+            self.dismiss(self._shown[self.table.cursor_row].path)
             return
-        wrong = _wrong_run(text)
+        wrong = text_problem(text)
         if wrong:
             self.say(wrong)
         else:
@@ -585,7 +544,6 @@ class RunPrompt(PathPrompt):
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self.dismiss(self._shown[event.row].path)
 
 
@@ -611,7 +569,7 @@ def _dump_cells(dump: KnownDump) -> Sequence[Cell]:
     return [path, Text(clean(verdict), DIM), steps_text(facts.steps), clean(facts.layout)]
 
 
-def _wrong_run(text: str) -> str | None:
+def text_problem(text: str, needed: str = "type a path, or pick a dump with ↑ and ↓") -> str | None:
     if not text.strip():
-        return "type a path, or pick a dump with ↑ and ↓"
+        return needed
     return "no path has a zero byte" if "\0" in text else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -21,33 +20,12 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine
+from tui_debugger.tui.dialogs.modal import InputLine, ListDialog, PlainLine
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
 from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
-
-Params = tuple[tuple[str, ParamValue], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WatchDraft:
-    """A filled-in form: everything of a watchpoint but its id; ``params`` are validated, in definition order."""
-
-    condition: str
-    params: Params
-    selection: NodeSelection
-    name: str = ""
-
-    @property
-    def text(self) -> str:
-        """The draft as ``--watch`` takes it, without quotes around it."""
-        return format_watch(Watchpoint(0, self.condition, self.params, self.selection))
-
-    @property
-    def option(self) -> str:
-        return f"--watch {shlex.quote(self.text)}"
 
 
 def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
@@ -61,8 +39,8 @@ def default_text(spec: ParamSpec) -> str:
 
 def make_draft(
     condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, ParamValue]
-) -> WatchDraft:
-    """Reads a form.
+) -> Watchpoint:
+    """Reads a form; returns a watchpoint with the id 0.
 
     ``fields``: text by parameter name; an empty text switches the parameter off. ``nodes``: as for ``--watch``.
     ``hidden``: parameters of the edited watchpoint that the form does not show.
@@ -77,7 +55,12 @@ def make_draft(
         text = fields.get(spec.name, "").strip()
         if text:
             given[spec.name] = spec.parse(text)
-    return WatchDraft(condition.id, validate(condition.id, given), parse_selection(nodes), name.strip())
+    return Watchpoint(0, condition.id, validate(condition.id, given), parse_selection(nodes), name=name.strip())
+
+
+def option_of(watchpoint: Watchpoint) -> str:
+    """Returns the option of the command line for a watchpoint."""
+    return f"--watch {shlex.quote(format_watch(watchpoint))}"
 
 
 def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
@@ -92,7 +75,7 @@ COUNT_AFTER = 0.15
 """Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
 
 
-class WatchpointForm(Modal[WatchDraft]):
+class WatchpointForm(ListDialog[Watchpoint]):
     """Condition, parameters, nodes, name; mistakes are shown while they are made.
 
     The form always shows the command-line option for the same watchpoint, so that users learn it.
@@ -184,22 +167,19 @@ class WatchpointForm(Modal[WatchDraft]):
 
     def on_mount(self) -> None:
         self.query_one("#params").styles.height = "auto"
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.can_focus = False
         self._list("")
         nodes = self.initial.selection if self.initial else target_selection(self.condition)
         with self.prevent(Input.Changed):
-            self._field("nodes").value = format_selection(nodes)
+            self._input("nodes").value = format_selection(nodes)
         self._show_params(dict(self.initial.params) if self.initial else None)
         self._recount()
         fields = self._param_fields()
-        (fields[0] if self.initial and fields else self._field("nodes" if self.initial else "filter")).focus()
+        (fields[0] if self.initial and fields else self._input("nodes" if self.initial else "filter")).focus()
 
-    def _field(self, name: str) -> InputLine:
+    def _input(self, name: str) -> InputLine:
         return self.query_one(f"#{name}", InputLine)
-
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
 
     # -- condition ---------------------------------------------------------------------------------
 
@@ -217,7 +197,7 @@ class WatchpointForm(Modal[WatchDraft]):
         if exact:
             rows.insert(0, rows.pop(exact))
             keys.insert(0, keys.pop(exact))
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.set_rows(ListRows(rows, keys))
         if needle and keys:
             table.move_to(0)
@@ -230,35 +210,34 @@ class WatchpointForm(Modal[WatchDraft]):
         self._choose()
 
     def action_list(self, action: str) -> None:
-        if self.focused is self._field("filter"):
-            getattr(self.query_one(VirtualTable), f"action_{action}")()
+        if self.focused is self._input("filter"):
+            super().action_list(action)
             self._choose()
 
     def action_up(self) -> None:
-        if self.focused is self._field("filter"):
+        if self.focused is self._input("filter"):
             self.action_list("cursor_up")
         else:
             self.focus_previous(InputLine)
 
     def action_down(self) -> None:
-        if self.focused is self._field("filter"):
+        if self.focused is self._input("filter"):
             self.action_list("cursor_down")
-        elif self.focused is not self._field("name"):
+        elif self.focused is not self._input("name"):
             self.focus_next(InputLine)
 
     @on(VirtualTable.RowSelected)
-    def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _clicked(self) -> None:
         self._choose()
 
     def _choose(self) -> None:
-        key = self.query_one(VirtualTable).cursor_key
+        key = self.table.cursor_key
         if not isinstance(key, str) or key == self.condition.id:
             return
         self.condition = CONDITIONS[key]
         if self._own_nodes:
             with self.prevent(Input.Changed):
-                self._field("nodes").value = format_selection(target_selection(self.condition))
+                self._input("nodes").value = format_selection(target_selection(self.condition))
             self._recount()
         initial = self.initial
         self._asked = False
@@ -267,7 +246,7 @@ class WatchpointForm(Modal[WatchDraft]):
     # -- parameters --------------------------------------------------------------------------------
 
     def _param_fields(self) -> list[InputLine]:
-        return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
+        return [self._input(f"param-{i}") for i in range(len(visible_params(self.condition)))]
 
     def _show_params(self, values: Mapping[str, ParamValue] | None) -> None:
         """Fills the rows with the condition's parameters; ``values`` None: the defaults."""
@@ -283,7 +262,7 @@ class WatchpointForm(Modal[WatchDraft]):
                     text = format_value(values[spec.name]) if spec.name in values else ""
                 row.query_one(".label", PlainLine).show(spec.label)
                 with self.prevent(Input.Changed):
-                    self._field(f"param-{number}").value = text
+                    self._input(f"param-{number}").value = text
                 row.query_one(".hint", PlainLine).show(f"{spec.range_text}. {spec.help}")
         self._summarise()
         self._check()
@@ -295,16 +274,16 @@ class WatchpointForm(Modal[WatchDraft]):
         if isinstance(self.focused, InputLine) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]
             default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
-            self._line("summary").show(f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
+            self.show_line("summary", f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
         else:
             none = "" if fields else "  It has no parameters."
-            self._line("summary").show(f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
+            self.show_line("summary", f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def action_suggest(self) -> None:
         """F2: changes between the suggested nodes and the condition's own category."""
-        field = self._field("nodes")
+        field = self._input("nodes")
         own = format_selection(target_selection(self.condition))
         suggested = format_selection(self.suggestion) if self.suggestion is not None else own
         self._own_nodes = field.value != own
@@ -323,9 +302,9 @@ class WatchpointForm(Modal[WatchDraft]):
         self._timer = self.set_timer(COUNT_AFTER, self._recount)
 
     def _recount(self) -> None:
-        line = self._line("count")
+        line = self.text_line("count")
         draft = self._draft_or_error()
-        if not isinstance(draft, WatchDraft):
+        if not isinstance(draft, Watchpoint):
             line.show("")
             return
         try:
@@ -345,12 +324,12 @@ class WatchpointForm(Modal[WatchDraft]):
         self._asked = True
         self._check()
 
-    def _draft_or_error(self) -> WatchDraft | TdbgError:
+    def _draft_or_error(self) -> Watchpoint | TdbgError:
         specs = visible_params(self.condition)
         fields = {spec.name: field.value for spec, field in zip(specs, self._param_fields(), strict=True)}
         try:
             return make_draft(
-                self.condition, fields, self._field("nodes").value, self._field("name").value, self._hidden
+                self.condition, fields, self._input("nodes").value, self._input("name").value, self._hidden
             )
         except TdbgError as error:
             return error
@@ -358,34 +337,33 @@ class WatchpointForm(Modal[WatchDraft]):
     def _check(self, *, refuse: bool = False) -> None:
         """Shows what is wrong (as an error after Enter, else as a note), or the text form."""
         draft = self._draft_or_error()
-        if isinstance(draft, WatchDraft):
+        if isinstance(draft, Watchpoint):
             self.say("")
-            self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
+            self.show_line("option", Content.assemble(("as text  ", GREY), clean(option_of(draft))))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
             if "\n" in draft.hint:  # a hint with lines marks the place of a mistake
                 hint = f"\n{draft.hint}"
             self.say(f"{draft.what}{hint}" if self._asked else "", note=not refuse)
-            self._line("option").show("")
+            self.show_line("option", "")
 
     @on(Input.Submitted)
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
-        if event.input.id == "filter" and self.query_one(VirtualTable).row_count == 0:
+        if event.input.id == "filter" and self.table.row_count == 0:
             return
         draft = self._draft_or_error()
-        if isinstance(draft, WatchDraft):
+        if isinstance(draft, Watchpoint):
             try:
                 self._count_nodes(draft.selection)
             except TdbgError as error:
                 self.say(clean_lines(str(error)))
-                self._field("nodes").focus()
+                self._input("nodes").focus()
             else:
                 self.dismiss(draft)
         elif event.input.id == "filter":
             # The condition has parameters without defaults: go to its fields.
             self._asked = True
             self._check()
-            (self._param_fields() or [self._field("nodes")])[0].focus()
+            (self._param_fields() or [self._input("nodes")])[0].focus()
         else:
             self._check(refuse=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import ranks_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
@@ -36,14 +36,12 @@ class HitsPane(Pane):
 
     PANE = "hits"
     CLEARS_SEARCH = True
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
 
+    @dataclass
     class HitChosen(Message):
         """Asks to go to the node of a hit."""
 
-        def __init__(self, hit: Hit) -> None:
-            super().__init__()
-            self.hit = hit
+        hit: Hit
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,13 +155,13 @@ class HitsPane(Pane):
 
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
         self._filter = hit_filter
-        parts = [("this step", "0")] if hit_filter.here else []
-        parts += [("origins", "x")] if hit_filter.origins else []
-        parts += [(shorten(hit_filter.scope, _SCOPE_WIDTH), "i")] if hit_filter.scope else []
-        parts += [(names.get(number, f"watchpoint {number}"), "f") for number in sorted(hit_filter.watchpoints)]
-        parts += [(graph, "f") for graph in sorted(hit_filter.graphs)]
-        parts += [(f"rank {rank}", "f") for rank in sorted(hit_filter.ranks)]
-        text = Text(" ", no_wrap=True, overflow="ellipsis").append("⌫ clears ", theme.DIM)
+        parts = [("this step", key_of("this_step_only"))] if hit_filter.here else []
+        parts += [("origins", key_of("origins_only"))] if hit_filter.origins else []
+        parts += [(shorten(hit_filter.scope, _SCOPE_WIDTH), key_of("scope_only"))] if hit_filter.scope else []
+        listed = [names.get(number, f"watchpoint {number}") for number in sorted(hit_filter.watchpoints)]
+        listed += [*sorted(hit_filter.graphs), *(f"rank {rank}" for rank in sorted(hit_filter.ranks))]
+        parts += [(text, key_of("filter_hits")) for text in listed]
+        text = Text(" ", no_wrap=True, overflow="ellipsis").append(f"{key_of('clear_hit_filter')} clears ", theme.DIM)
         for part, key in parts:
             text.append(f" {clean(part)} ", theme.CHIP).append(f" {key}  ", theme.DIM)
         self.set_filters(text if parts else None)
@@ -209,9 +207,12 @@ class HitsPane(Pane):
         """Sets the line of an empty list; if filters or search hide everything, it says how to clear them."""
         findings = self._result.hits.findings if self._result is not None else 0
         if findings and self.filter.here and self.filter.only_here:
-            self.table.set_empty(f"no hit at this step, {findings:,} in the run: 0 shows all steps")
+            self.table.set_empty(
+                f"no hit at this step, {findings:,} in the run: {key_of('this_step_only')} shows all steps"
+            )
         elif findings and (self.filter or self.search_text):
-            self.table.set_empty(f"nothing in the list, {findings:,} findings in the run: ⌫ clears filters and search")
+            clears = f"{key_of('clear_hit_filter')} clears filters and search"
+            self.table.set_empty(f"nothing in the list, {findings:,} findings in the run: {clears}")
         else:
             self.table.set_empty(self._empty)
 
@@ -309,7 +310,7 @@ class HitsPane(Pane):
     def current(self) -> Hit | None:
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``Pane``
+    def show_row(self) -> None:
         """Shows the detail of the row; the other panes follow the hit."""
         self.update_detail()
         if (hit := self.current) is not None and hit.key != self._left:
@@ -337,8 +338,7 @@ class HitsPane(Pane):
         noted = f" · {notes}" if notes and len(f"…/{operator} · {notes}") <= room else ""
         self.set_detail(f"{graph}{hit.key.node}{said}{noted}")
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         hit = self.current
         if hit is not None:
             self.post_message(self.HitChosen(hit))

@@ -15,7 +15,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
+    from tui_debugger.tui.widgets.open_tree import OpenTree, Visible
     from tui_debugger.tui.widgets.text import SearchPattern, Spans
 
 
@@ -54,22 +54,7 @@ class TreeMarks:
     def same(self, other: TreeMarks) -> bool:
         import numpy as np
 
-        if (self.overflowed is None) != (other.overflowed is None):
-            return False
-        nothing = np.zeros(0, np.bool_)
-        return all(
-            np.array_equal(nothing if mine is None else mine, nothing if theirs is None else theirs)
-            for mine, theirs in (
-                (self.watch, other.watch),
-                (self.hit, other.hit),
-                (self.origin, other.origin),
-                (self.hit_elsewhere, other.hit_elsewhere),
-                (self.origin_elsewhere, other.origin_elsewhere),
-                (self.uncertain, other.uncertain),
-                (self.file_only, other.file_only),
-                (self.overflowed, other.overflowed),
-            )
-        )
+        return all(map(np.array_equal, vars(self).values(), vars(other).values()))
 
     @classmethod
     def none(cls, size: int) -> TreeMarks:
@@ -175,7 +160,7 @@ class NodeTree(VirtualTable):
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
-    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
+    def set_tree(self, tree: ScopeTree, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
         """Shows a tree; open scopes stay open and the cursor stays on its entry, both by path.
 
         ``notes``: dim text after the label, by row of the node table. ``closed``: tree entries that stay closed at
@@ -373,16 +358,14 @@ class NodesPane(Pane):
 
     PANE = "nodes"
     CLEARS_SEARCH = True
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("nodes")
 
+    @dataclass
     class NodeHighlighted(Message):
         """The cursor came to a node or a scope (``row`` -1)."""
 
-        def __init__(self, row: int, *, opened: bool = False) -> None:
-            """``opened``: Enter was pressed on the node."""
-            super().__init__()
-            self.row = row
-            self.opened = opened
+        row: int
+        opened: bool = False
+        """Enter was pressed on the node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -481,12 +464,11 @@ class NodesPane(Pane):
         rows = rows[~self.nodes.are_parameters(rows) & self.nodes.watchable[rows]]
         return int(rows[np.argmin(self.nodes.order[rows])]) if len(rows) else -1
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - the table knows its entry
+    def show_row(self) -> None:
         self._show_detail()
         self.screen.post_message(self.NodeHighlighted(self.current_row))
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         if self.current_row >= 0:
             self.post_message(self.NodeHighlighted(self.current_row, opened=True))
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.message import Message
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from tui_debugger.tui.actions import BY_ID, PANES, SEARCH, SEARCH_BOX, bindings_for
-from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.line_window import CachedColumn
+from tui_debugger.tui.frames import DrawnOnce
+from tui_debugger.tui.widgets.bars import FooterBar, FrameLine, HeaderBar
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.tui.work import Delivery
 
 if TYPE_CHECKING:
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
@@ -35,21 +40,23 @@ class Pane(CachedColumn, can_focus=False):
     CLEARS_SEARCH: ClassVar[bool] = False
     table: VirtualTable
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        cls.BINDINGS = [*bindings_for(cls.PANE)]
+        super().__init_subclass__(**named)
+
+    @dataclass
     class Searched(Message, bubble=False):
         """Asks for the rows that match ``search_text``: call ``asked`` first, ``searched`` once they are shown."""
 
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
+        pane: Pane
 
+    @dataclass
     class SearchChanged(Message):
         """A search ended, or its text became wrong or right."""
 
-        def __init__(self, pane: Pane, wrong: str | None = None) -> None:
-            """``wrong``: the error of the text; an empty string: the text is right again."""
-            super().__init__()
-            self.pane = pane
-            self.wrong = wrong
+        pane: Pane
+        wrong: str | None = None
+        """The error of the text; an empty string: the text is right again."""
 
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
@@ -69,12 +76,12 @@ class Pane(CachedColumn, can_focus=False):
         yield self._lower
 
     def on_mount(self) -> None:
-        self.table.moved_to = self.row_highlighted
+        self.table.moved_to = self.show_row
         self.table.emptied = lambda: self.set_detail("")
         self.set_count("")
 
-    def row_highlighted(self, row: int) -> None:
-        """Called when the cursor came to a row."""
+    def show_row(self) -> None:
+        """Shows the detail of the row under the cursor, after the cursor moved."""
 
     def set_count(self, text: str) -> None:
         self._count = text
@@ -195,11 +202,8 @@ class Pane(CachedColumn, can_focus=False):
     def rows_changed(self, search: ListSearch) -> None:
         search.counted(self.matches())
 
-    def refuse_search(self, why: str) -> None:
+    def tell_search_error(self, why: str) -> None:
         self.post_message(self.SearchChanged(self, why))
-
-    def accept_search(self) -> None:
-        self.post_message(self.SearchChanged(self, ""))
 
     def search_changed(self) -> None:
         self.post_message(self.SearchChanged(self))
@@ -211,5 +215,48 @@ class Pane(CachedColumn, can_focus=False):
         search.table.go_back(place)
 
 
-def pane_bindings(pane: str) -> list[BindingType]:
-    return list(bindings_for(pane))
+class PanesScreen(DrawnOnce, CachedGround, Screen[None]):
+    """The base of screens with panes: header and footer, keys of the footer, results of work."""
+
+    # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    AUTO_FOCUS = ""  # else Textual focuses a search box
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.header = HeaderBar()
+        self.footer = FooterBar()
+
+    @property
+    def pane(self) -> Pane:
+        """The pane with the focus."""
+        raise NotImplementedError
+
+    def action_act(self, action: str) -> None:
+        raise NotImplementedError
+
+    def update_footer(self) -> None:
+        raise NotImplementedError
+
+    def show_error(self, error: Exception) -> None:
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
+        from tui_debugger.tui.work import presentable
+
+        self.app.push_screen(ErrorScreen(presentable(error)))
+
+    def on_delivery(self, message: Delivery) -> None:
+        message.deliver()
+
+    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
+        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
+        if event.wrong:
+            self.footer.say(event.wrong, bad=True)
+        elif event.wrong is not None:
+            self.footer.clear_notice()
+        self.update_footer()
+
+    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
+        if event.action == "select":
+            self.pane.table.action_select()
+        elif not self.pane.act_on_search(event.action):
+            self.action_act(event.action)

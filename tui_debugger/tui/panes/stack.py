@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
@@ -179,15 +178,13 @@ class StackPane(Pane):
     """Source lines. Enter on a line restricts the node list to it."""
 
     PANE = "stack"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("stack")
 
+    @dataclass
     class LineChosen(Message):
         """Asks to show only the nodes of a source line; the path is the training process's."""
 
-        def __init__(self, path: str, line: int) -> None:
-            super().__init__()
-            self.path = path
-            self.line = line
+        path: str
+        line: int
 
     class ModeChanged(Message):
         """The pane changed between run and node, and may need its lines."""
@@ -284,21 +281,17 @@ class StackPane(Pane):
         )
         self.table.set_rows(rows, keep=keep)
         self.set_count(_OF_THE_NODE)
-        self._show_path()  # row 0 of another stack has the same key: the table sends no event
+        self.show_row()  # row 0 of another stack has the same key: the table sends no event
 
     def _set_columns(self, columns: tuple[TableColumn, ...]) -> None:
         if columns != self.table.columns:
             self.table.set_columns(columns)
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``frame``
-        self._show_path()
-
-    def _show_path(self) -> None:
+    def show_row(self) -> None:
         frame = self.frame
         self.set_detail("" if frame is None else frame.path)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         frame = self.frame
         if frame is None or (self.whole_run and event.key == (frame.path, 0)):
             return

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
@@ -43,14 +42,12 @@ class TensorsPane(Pane):
     """Inputs, outputs and parameters of a node, with statistics."""
 
     PANE = "tensors"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("tensors")
 
+    @dataclass
     class TensorChosen(Message):
         """Asks to show the values of a tensor."""
 
-        def __init__(self, row: TensorRow) -> None:
-            super().__init__()
-            self.row = row
+        row: TensorRow
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +85,7 @@ class TensorsPane(Pane):
         )
         self.table.set_rows(rows)
         self.set_count(f"· {self._node_name}" if self._node_name else "")
-        self._detail()
+        self.show_row()
 
     @property
     def rows(self) -> tuple[TensorRow, ...]:
@@ -126,7 +123,7 @@ class TensorsPane(Pane):
         values = statistics(row.stats, theme.NONE if self._measured else "…")
         return [*head, shape, dtype, *values, step_text(row.key.step), previous, _source(row)]
 
-    def _detail(self) -> None:
+    def show_row(self) -> None:
         row = self.current
         if row is None:
             self.set_detail("")
@@ -148,11 +145,7 @@ class TensorsPane(Pane):
         words += [row.remark, row.error]
         self.set_detail(" · ".join(word for word in words if word))
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._detail()
-
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         row = self.current
         if row is not None:
             self.post_message(self.TensorChosen(row))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.tui.actions import watchpoint_keys
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
@@ -47,16 +47,14 @@ class WatchpointsPane(Pane):
     """The watchpoints, with the numbers of their nodes and hits."""
 
     PANE = "watchpoints"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("watchpoints")
 
+    @dataclass
     class WatchpointHighlighted(Message):
         """The cursor came to a watchpoint (None: the list is empty)."""
 
-        def __init__(self, watchpoint: int | None, *, opened: bool = False) -> None:
-            """``opened``: Enter was pressed."""
-            super().__init__()
-            self.watchpoint = watchpoint
-            self.opened = opened
+        watchpoint: int | None
+        opened: bool = False
+        """Enter was pressed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +97,7 @@ class WatchpointsPane(Pane):
         count = str(len(self._listed)) if pattern is None else f"{len(shown)} of {len(self._listed)}"
         parts = [count] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
-        self._show_selection()
+        self.show_row()
 
     def on_resize(self) -> None:
         if self._listed:
@@ -115,14 +113,10 @@ class WatchpointsPane(Pane):
         key = self.table.cursor_key
         return key if isinstance(key, int) else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._show_selection()
-
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
-    def _show_selection(self) -> None:
+    def show_row(self) -> None:
         from tui_debugger.text.hits import not_judged, selection_words
 
         found = next((w for w in self._listed if w.id == self.current), None)

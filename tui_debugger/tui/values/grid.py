@@ -54,8 +54,8 @@ class ValueGrid(Widget, can_focus=True):
     class CursorMoved(Message):
         """The cursor came to another cell, or the cell got another value."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="grid")
         self.value_table: ValueTable | None = None
         self.form = NumberFormat()
         self.row = self.column = 0

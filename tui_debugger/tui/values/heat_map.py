@@ -130,9 +130,9 @@ class HeatMap(PaintedLines, can_focus=True):
     class Chosen(Message):
         """Asks to show the elements of the cursor's cell."""
 
-    def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
+    def __init__(self, work: Work) -> None:
         """Shows nothing until ``set_table``; ``work`` is ``View.work``."""
-        super().__init__(id=id)
+        super().__init__(id="map")
         self._work = work
         self.table: HeatTable | None = None
         self.scale: Scale | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -33,9 +33,9 @@ from tui_debugger.text.values import (
     family,
     format_window,
 )
-from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
-from tui_debugger.tui.dialogs.modal import PlainLine
-from tui_debugger.tui.export import Cells, Extract, file_stem
+from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
+from tui_debugger.tui.export import Cells, Extract, RowsOnDemand, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
@@ -98,12 +98,6 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
     return Content.assemble("  ".join(filter(None, words)), *step)
 
 
-def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    if previous:
-        return Content.styled("statistics are those of the current step: p", GREY)
-    return Content(stats_text(row))
-
-
 def count_of(stats: TensorStats, kind: str) -> int:
     return {"NaN": stats.nan, "Inf": stats.inf}.get(kind, stats.nan + stats.inf)
 
@@ -136,10 +130,6 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
         text, where = exact_text(value), f" at {index_text(index)}"
     shown = f"{value_table.rectangle_text(rows, columns)} shows {text}{where}"
     return Content.assemble(shown, (f"   {counts_text(picture, place)}", f"not bold {GREY}")), value
-
-
-def bits_line(value: Any) -> str:
-    return "no single element is looked at: zoom in" if value is None else bits_text(value)
 
 
 class ElementsPane(TableOrMap):
@@ -200,7 +190,8 @@ class ElementsPane(TableOrMap):
 
     def _show_bits(self, value: Any) -> None:
         if self.has_class("-bits"):
-            self.line("bits").show(Content.styled(bits_line(value), GREY))
+            text = "no single element is looked at: zoom in" if value is None else bits_text(value)
+            self.line("bits").show(Content.styled(text, GREY))
 
     def lines_text(self) -> list[str]:
         """Returns the lines below the values as text, after the heat map in glyphs if that is shown."""
@@ -211,42 +202,15 @@ class ElementsPane(TableOrMap):
 
 MOST = 20_000
 """Most elements that are written as text: more than a clipboard takes. Files of numbers have all elements."""
-TOGETHER = 4096
-"""Elements of a line that are read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CsvRows(Sequence[Cells]):
-    """The rows of a slice for .csv, read when they are written: index and values, one line per element of a line."""
-
-    value_table: ValueTable
-    rows: range
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Cells: ...
-    @overload
-    def __getitem__(self, at: slice) -> CsvRows: ...
-    def __getitem__(self, at: int | slice) -> Cells | CsvRows:
-        """Returns one row, or some, still unread."""
-        if isinstance(at, slice):
-            return CsvRows(self.value_table, self.rows[at])
-        return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
-
-    def __iter__(self) -> Iterator[Cells]:
-        value_table, lines = self.value_table, self.value_table.lines
-        if len(lines) == 2:
-            for row in self.rows:
-                yield (lines[0][row], *value_table.part((lines[0][row : row + 1], lines[1]))[0])
-        elif lines:
-            for start in range(0, len(self.rows), TOGETHER):
-                rows = self.rows[start : start + TOGETHER]
-                line = lines[0][rows[0] : rows[-1] + 1]
-                yield from zip(line, value_table.part((line,)), strict=True)
-        else:
-            yield from (("", value_table.part(())[()]) for _ in self.rows)
+def _csv_row(value_table: ValueTable, row: int) -> Cells:
+    """Returns index and values of a line, or of an element of the only line."""
+    lines = value_table.lines
+    if not lines:
+        return "", value_table.part(())[()]
+    part = value_table.part((lines[0][row : row + 1], *lines[1:]))[0]
+    return (lines[0][row], *part) if len(lines) == 2 else (lines[0][row], part)
 
 
 def extract_of(
@@ -264,7 +228,7 @@ def extract_of(
         text="\n".join([*heading, "", *_text(value_table, form)]),
         one="" if element is None else exact_text(value_table.array[element]),
         header=header,
-        rows=CsvRows(value_table, range(count)),
+        rows=RowsOnDemand(count, partial(_csv_row, value_table)),
         array=lambda: apply(value_table.array, value_table.view),
     )
 
@@ -306,7 +270,6 @@ def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
 class ValuesScreen(WindowView):
     """Shows a tensor of any shape. The array is usually a memory map: a tensor of any size opens at once."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(VALUE_ACTIONS)]
     OWN_ACTIONS = VALUE_ACTIONS
     DEFAULT_CSS = """
     ValuesScreen {
@@ -330,9 +293,8 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="facts")
-        yield PlainLine(id="stats")
-        yield SliceBar(id="slice")
+        yield from plain_lines("facts", "stats")
+        yield SliceBar()
         yield ElementsPane(self.work)
 
     def on_mount(self) -> None:
@@ -370,17 +332,14 @@ class ValuesScreen(WindowView):
         if value_table is None:
             return None
         key = self._previous if self._showing_previous and self._previous is not None else self.row.key
-        heading = [self.heading, *(str(self._line(name).content) for name in ("facts", "stats"))]
+        heading = [self.heading, *(str(self.text_line(name).content) for name in ("facts", "stats"))]
         heading += [f"slice {value_table.view.text}", *self.elements.lines_text()]
         return extract_of(value_table, self.grid.form, heading, self.cursor_index, key)
-
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, key: TensorKey, what: str, *, previous: bool) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> tuple[Array, Files]:
             before = files_of(session, [key])
@@ -396,7 +355,7 @@ class ValuesScreen(WindowView):
 
     def look_again(self) -> None:
         """Reads the tensor and its statistics again; slice and cursor stay."""
-        session, previous, old = self.host.session, self._showing_previous, self.row
+        session, previous, old = self.session, self._showing_previous, self.row
         key = self._previous if previous and self._previous is not None else old.key
         keys = list(dict.fromkeys((key, old.key)))
 
@@ -455,9 +414,10 @@ class ValuesScreen(WindowView):
         self.elements.show(array, view)
 
     def _show_facts(self) -> None:
-        shown = self._array if self._array is not None else None
-        self._line("facts").show(facts_line(self.row, shown, previous=self._showing_previous))
-        self._line("stats").show(statistics_line(self.row, previous=self._showing_previous))
+        previous = self._showing_previous
+        self.show_line("facts", facts_line(self.row, self._array, previous=previous))
+        elsewhere = Content.styled("statistics are those of the current step: p", GREY)
+        self.show_line("stats", elsewhere if previous else Content(stats_text(self.row)))
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -478,7 +438,7 @@ class ValuesScreen(WindowView):
         """Shows the values of the previous step in the same place, or the current ones again."""
         wanted = not self._showing_previous
         if wanted and self._previous is None:
-            self.say(self.host.session.why_no_previous(self.row.key), note=True)
+            self.say(self.session.why_no_previous(self.row.key), note=True)
         elif wanted in self._arrays:
             self._show_array(self._arrays[wanted], previous=wanted)
         elif self._previous is not None and self._array is not None:

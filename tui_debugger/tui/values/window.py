@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from tui_debugger.stats.dtypes import DType
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
 from tui_debugger.text.values import Index, Slice, ValueTable, default_slice, parse_slice
-from tui_debugger.tui.dialogs.modal import InputLine, PlainLine
+from tui_debugger.tui.dialogs.modal import InputLine, PlainLine, plain_lines
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
@@ -59,18 +60,17 @@ class SliceBar(Vertical):
     class Changed(Message):
         """The slice changed."""
 
+    @dataclass
     class Refused(Message):
         """A text is no slice of the tensor."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Ended(Message):
         """Editing ended: the focus goes back to the values."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="slice")
         self.view: Slice | None = None
         self._shape: tuple[int, ...] = ()
         self._dimension = 0
@@ -222,10 +222,9 @@ class TableOrMap(Vertical):
         self._work = work
 
     def compose(self) -> Iterable[Widget]:
-        yield ValueGrid(id="grid")
-        yield HeatMap(self._work, id="map")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="cell")
+        yield ValueGrid()
+        yield HeatMap(self._work)
+        yield from plain_lines("legend", "cell")
 
     @property
     def grid(self) -> ValueGrid:
@@ -410,7 +409,6 @@ class WindowView(ValuesView):
 
     @on(Input.Submitted, "#element-query")
     def _asked(self, event: Input.Submitted) -> None:
-        event.stop()
         if not event.value.strip():
             self._leave_search_box()
             return

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import ClassVar
 
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.audit import (
@@ -25,11 +23,11 @@ from tui_debugger.diagnose.recompute.check import check_operator
 from tui_debugger.model import ProgressFn
 from tui_debugger.session.auditing import audit_session
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
+from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 FINDINGS: tuple[TableColumn, ...] = (
@@ -55,16 +53,18 @@ _GROUP = "Audit"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("of_kind", "One kind", "f", "Only findings of the kind under the cursor, or all again.", _GROUP),
-    view_action("values", "Values", "v", "Opens the values of the wrong output, at the element that is worst.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("of_kind", "f", "One kind", "Only findings of the kind under the cursor, or all again."),
+        ("values", "v", "Values", "Opens the values of the wrong output, at the element that is worst."),
+    ),
 )
 
 
 class AuditView(View):
     """Audits the node under the cursor, then the whole run. Enter goes to a wrong output on the main screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = """
     AuditView {
         #here { color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; height: 1; }
@@ -81,15 +81,12 @@ class AuditView(View):
         *(("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.report: AuditReport | None = None
-        self.kind = ""
-        self._findings: tuple[AuditFinding, ...] = ()
+    report: AuditReport | None = None
+    kind = ""
+    _findings: tuple[AuditFinding, ...] = ()
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="here")
-        yield PlainLine(id="answer")
+        yield from plain_lines("here", "answer")
         yield VirtualTable(FINDINGS, empty="", id="findings")
         yield PlainLine(id="finding")
         yield VirtualTable(COVERAGE, empty="", id="coverage")
@@ -106,22 +103,19 @@ class AuditView(View):
     def on_mount(self) -> None:
         self.findings.focus()
         if self.about.row < 0:
-            self._audit()
+            self.look_again()
             return
         key = self.about.key
-        job = partial(check_operator, self.host.session, key.rank, key.step, self.about.row, round=key.round)
+        job = partial(check_operator, self.session, key.rank, key.step, self.about.row, round=key.round)
         self.work("computing this node again", lambda _: check_text(job()), self._show_here)
 
     def _show_here(self, text: str) -> None:
         key = self.about.key
-        self._line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
-        self._audit()
+        self.show_line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
+        self.look_again()
 
     def look_again(self) -> None:
-        self._audit()
-
-    def _audit(self) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> AuditReport:
             return audit_session(session, session.pairs(), progress)
@@ -129,18 +123,15 @@ class AuditView(View):
         self.work_anew("auditing", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- showing -----------------------------------------------------------------------------------
 
-    def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(text)
-
     def _show(self, report: AuditReport) -> None:
         self.report = report
-        answer = [verdict_text(report), *headline_lines(report, self.host.session)]
-        self._line("answer", "\n".join(answer))
-        self._line("covered", coverage_text(report))
+        answer = [verdict_text(report), *headline_lines(report, self.session)]
+        self.show_line("answer", "\n".join(answer))
+        self.show_line("covered", coverage_text(report))
         rows = [tuple(Text(cell) for cell in coverage_cells(each)) for each in report.coverage]
         self.coverage.set_rows(ListRows(rows, [each.kind for each in report.coverage]))
         self._show_findings()
@@ -163,7 +154,7 @@ class AuditView(View):
 
     def _show_finding(self) -> None:
         finding = self.finding
-        self._line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
+        self.show_line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
 
     @property
     def finding(self) -> AuditFinding | None:
@@ -185,7 +176,6 @@ class AuditView(View):
 
     @on(VirtualTable.RowSelected)
     def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         if event.control is self.coverage:
             self.action_of_kind()
         elif self.finding is not None:
@@ -219,7 +209,7 @@ class AuditView(View):
             return None
         found = [finding_cells(each) for each in report.findings]
         covered = [coverage_cells(each) for each in report.coverage]
-        lines = [verdict_text(report), *headline_lines(report, self.host.session), ""]
+        lines = [verdict_text(report), *headline_lines(report, self.session), ""]
         lines += ["  ".join(row) for row in (*found, *covered)]
         titles = ("step", "rank", "kind", "r", "at", "expected", "found", "fault", "node")
         return Extract(

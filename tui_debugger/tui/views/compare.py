@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from textual import events, on
-from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
@@ -39,8 +38,8 @@ from tui_debugger.text.tensors import (
     type_text,
 )
 from tui_debugger.text.values import Index, exact_text
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, searching, slicing, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.actions import DIGITS, FINE, LOOK_AGAIN, MOVES, SEARCHING, SLICING, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE, UNCERTAIN_GLYPH
@@ -68,36 +67,35 @@ if TYPE_CHECKING:
 GROUP = "Compare (C on a tensor)"
 
 
-def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, GROUP)
-
-
 COMPARE_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
-    _action("other", "Compare with", "w", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
-    _action("other_step(-1)", "Other's step before", "comma", "The other side one dumped step earlier."),
-    _action("other_step(1)", "Other's next step", ".", "The other side one dumped step later."),
-    _action("other_rank(-1)", "Other's rank before", "(", "The other side in the rank before."),
-    _action("other_rank(1)", "Other's next rank", ")", "The other side in the next rank."),
-    _action("again", "Compare all", "c", "Compares the whole tensors, after that was stopped."),
-    _action("show('ALL')", "Both and difference", "1", "Each element as three numbers: here, there, difference."),
-    _action("show('DIFFERENCE')", "Difference", "2", "The difference alone."),
-    _action("show('HERE')", "This tensor", "3", "The values of this tensor."),
-    _action("show('THERE')", "The other one", "4", "The values of the other tensor."),
-    _action("heat", "Heat map", "t", "The difference as a heat map, and back to numbers."),
-    _action("tolerance", "Boundary", "T", "Relative and absolute tolerance, or percent of the greatest difference."),
-    _action("slide(1)", "Allow more", "a", "A higher percentage of the greatest difference counts as equal."),
-    _action("slide(-1)", "Allow less", "A", "A lower percentage of the greatest difference counts as equal."),
-    _action("measure", "Order", "u", "Lists the largest differences by absolute error, relative error, or ULP."),
-    _action("largest(1)", "Next largest", "n", "To the next one of the largest differences, in the table."),
-    _action("largest(-1)", "Previous largest", "N", "To the one before."),
-    _action("switch", "Numbers, table", "tab", "Between the table and the list of the largest differences."),
-    *moves(GROUP),
-    *slicing(GROUP),
-    *searching(GROUP),
-    *digits(GROUP),
-    fine(GROUP),
-    _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
+    *view_actions(
+        GROUP,
+        ("other", "w", "Compare with", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
+        ("other_step(-1)", "comma", "Other's step before", "The other side one dumped step earlier."),
+        ("other_step(1)", ".", "Other's next step", "The other side one dumped step later."),
+        ("other_rank(-1)", "(", "Other's rank before", "The other side in the rank before."),
+        ("other_rank(1)", ")", "Other's next rank", "The other side in the next rank."),
+        ("again", "c", "Compare all", "Compares the whole tensors, after that was stopped."),
+        ("show('ALL')", "1", "Both and difference", "Each element as three numbers: here, there, difference."),
+        ("show('DIFFERENCE')", "2", "Difference", "The difference alone."),
+        ("show('HERE')", "3", "This tensor", "The values of this tensor."),
+        ("show('THERE')", "4", "The other one", "The values of the other tensor."),
+        ("heat", "t", "Heat map", "The difference as a heat map, and back to numbers."),
+        ("tolerance", "T", "Boundary", "Relative and absolute tolerance, or percent of the greatest difference."),
+        ("slide(1)", "a", "Allow more", "A higher percentage of the greatest difference counts as equal."),
+        ("slide(-1)", "A", "Allow less", "A lower percentage of the greatest difference counts as equal."),
+        ("measure", "u", "Order", "Lists the largest differences by absolute error, relative error, or ULP."),
+        ("largest(1)", "n", "Next largest", "To the next one of the largest differences, in the table."),
+        ("largest(-1)", "N", "Previous largest", "To the one before."),
+        ("switch", "tab", "Numbers, table", "Between the table and the list of the largest differences."),
+        *MOVES,
+        *SLICING,
+        *SEARCHING,
+        *DIGITS,
+        FINE,
+        ("values", "enter", "Element, values", "From list or heat map to the element, from there to the values."),
+    ),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (
     ("w , .", "with"),
@@ -154,7 +152,6 @@ def answer(found: Differences, hint: str, width: int) -> Content:
     return Content("\n").join([first, *(Content(line) for line in lines)])
 
 
-Then = Callable[[ComparedTensor], None]
 MOST_NODES: Final = 500
 """Most nodes that are offered if several have the name."""
 
@@ -179,134 +176,6 @@ def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None
     lines = (f"The shapes are {error.where}.", f"They can be compared {how}.", "Is that what you mean?")
     answers = (("n", "no", "no"), ("y", "compare them so", "yes"))
     view.app.push_screen(ConfirmScreen("Different shapes", lines, answers), answered)
-
-
-class Chooser:
-    """Asks which tensor to compare with."""
-
-    def __init__(self, view: View, comparer: Comparer, then: Then) -> None:
-        """``then`` gets the other tensor, unless the user goes back."""
-        self._view = view
-        self._comparer = comparer
-        self._then = then
-
-    def ask(self, key: TensorKey, other: ComparedTensor | None) -> None:
-        options = self._options(key, other)
-
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                options[index].choose()
-
-        current = next((i for i, option in enumerate(options) if option.current), None)
-        self._view.app.push_screen(ChoiceScreen("Compare with", [option.text for option in options], current), chosen)
-
-    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
-        session = self._comparer.session
-        now = other if other is not None and other.key is not None and not other.path else None
-        base = now.key if now is not None and now.key is not None else key
-        found = [
-            ReferenceOption("another tensor, by name …", lambda: self._ask_name(key)),
-            ReferenceOption("a .npy file …", self._ask_file),
-            ReferenceOption("another run …", lambda: self._ask_run(key)),
-        ]
-        for step in session.steps(base.rank):
-            side = ComparedTensor(base.at_step(step))
-            if side.key != key:
-                found.append(ReferenceOption(f"step {step_text(step)}", self._take(side), side == other))
-        for rank in session.ranks():
-            side = ComparedTensor(replace(base, rank=rank))
-            if rank != base.rank and side.key != key:
-                found.append(ReferenceOption(f"rank {rank}", self._take(side), side == other))
-        return found
-
-    def _take(self, side: ComparedTensor) -> Callable[[], None]:
-        return lambda: self._then(side)
-
-    # -- another tensor ----------------------------------------------------------------------------
-
-    def _ask_name(self, key: TensorKey) -> None:
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._view.work("looking", lambda _: self._find(key, text.strip()), self._found)
-
-        note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
-        prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
-        self._view.app.push_screen(prompt, given)
-
-    def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
-        """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
-
-        Raises:
-            TdbgError: no node has this name, or the node has no such tensor.
-        """
-        session = self._comparer.session
-        try:
-            found = find_in(session, [key.rank], text)
-        except TdbgError:
-            name, _ = split_slot(text)
-            nodes = session.nodes(key.rank)
-            rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
-            if not rows:
-                raise
-            slot = text[len(name) :]
-            several = len(nodes.graphs) > 1
-            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
-            return [(name, self._again(key, name)) for name in names]
-        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
-        meant = [row for row in rows_of if found.asked.covers(row)]
-        if not found.asked.role:
-            meant = [row for row in meant if row.role == "out"] or meant
-        if not meant:
-            there = ", ".join(f":{row.role}{row.slot}" for row in rows_of)
-            raise TdbgError(
-                f"this node has no tensor {found.asked}".rstrip() + f" at step {step_text(key.step)}",
-                where=found.node,
-                hint=f"it has {there}" if there else "choose another step first",
-            )
-        return [(_row_text(row), ComparedTensor(row.key)) for row in meant]
-
-    def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
-        return lambda: self._view.work("looking", lambda _: self._find(key, name), self._found)
-
-    def _found(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                side = found[index][1]
-                if isinstance(side, ComparedTensor):
-                    self._then(side)
-                else:
-                    side()
-
-        if len(found) == 1:
-            chosen(0)
-        else:
-            screen = ChoiceScreen("Which one?", [text for text, _ in found])
-            self._view.app.push_screen(screen, chosen)
-
-    # -- files and runs ----------------------------------------------------------------------------
-
-    def _ask_file(self) -> None:
-        def check(path: Path) -> str | None:
-            return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
-
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._then(ComparedTensor(path=text.strip()))
-
-        self._view.app.push_screen(PathPrompt("Compare with which file?", path_check(check), suffix=".npy"), given)
-
-    def _ask_run(self, key: TensorKey) -> None:
-        def check(path: Path) -> str | None:
-            return None if path.is_dir() else "there is no such directory"
-
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._then(ComparedTensor(key, str(typed_path(text))))
-
-        note = "the same node, slot, rank and step there; , and . lead to other steps"
-        self._view.app.push_screen(
-            PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note), given
-        )
 
 
 def _row_text(row: TensorRow) -> str:
@@ -378,8 +247,7 @@ class CompareView(WindowView):
         found: their differences; None until they are computed.
     """
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = COMPARE_ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(COMPARE_ACTIONS))
+    OWN_ACTIONS = COMPARE_ACTIONS
     DEFAULT_CSS = """
     CompareView {
         #sides { height: 2; }
@@ -406,8 +274,7 @@ class CompareView(WindowView):
         self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="sides")
-        yield PlainLine(id="answer")
+        yield from plain_lines("sides", "answer")
         with Horizontal(id="main"):
             yield CompareTable(self._work_of_heat)
             yield LargestPane()
@@ -449,8 +316,8 @@ class CompareView(WindowView):
         other = self.other.key if self.other is not None and not self.other.path else None
         if other is None or self.table.shown is not CellContent.THERE:
             return self.about
-        row = self.host.session.nodes(other.rank).find(other.node, other.graph)
-        return ViewTarget(other, row) if row >= 0 else self.about
+        target = self.target_of(other)
+        return target if target.row >= 0 else self.about
 
     # -- reading and comparing ---------------------------------------------------------------------
 
@@ -461,7 +328,7 @@ class CompareView(WindowView):
             self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
 
     def _against(self, side: ComparedTensor, *, reshape: bool = False) -> None:
-        key, self.other, session = self.about.key, side, self.host.session
+        key, self.other, session = self.about.key, side, self.session
         keys = [key] if side.path or side.key is None else [key, side.key]
         self.couple = self.found = self._unfinished = None
         self.hint = ""
@@ -520,7 +387,7 @@ class CompareView(WindowView):
         elif self.couple is None and not isinstance(error, CancelledError):
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
-            session = self.host.session
+            session = self.session
             if session.ongoing and self.other is not None and self.other.key == session.before(self.about.key):
                 reason = f"{session.why_no_previous(self.about.key)}\n\n{reason}"
             self.table.show_text(f"Nothing to compare with:\n\n{reason}\n\n{CHOOSE}")
@@ -538,8 +405,8 @@ class CompareView(WindowView):
     # -- the head ----------------------------------------------------------------------------------
 
     def _draw_head(self) -> None:
-        self.query_one("#sides", PlainLine).show(sides(self.about.key, self.other, self.couple, working=self.working))
-        line = self.query_one("#answer", PlainLine)
+        self.show_line("sides", sides(self.about.key, self.other, self.couple, working=self.working))
+        line = self.text_line("answer")
         if self.found is not None:
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
         else:
@@ -549,7 +416,7 @@ class CompareView(WindowView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
-        Chooser(self, self.comparer, self._against).ask(self.about.key, self.other)
+        self._ask_other(self.about.key, self.other)
 
     def action_again(self) -> None:
         if self.couple is not None and self.found is None and not self.working:
@@ -571,7 +438,7 @@ class CompareView(WindowView):
 
     def action_other_rank(self, by: int) -> None:
         side = self.other or ComparedTensor(self.about.key)
-        ranks = list(self.host.session.ranks()) if not side.path else []
+        ranks = list(self.session.ranks()) if not side.path else []
         if side.key is None or side.key.rank not in ranks or len(ranks) < 2:
             self.say("there is no other rank", note=True)
             return
@@ -592,8 +459,8 @@ class CompareView(WindowView):
 
     def action_tolerance(self) -> None:
 
-        def given(text: str | None) -> None:
-            tolerance = parse_tolerance(text) if text is not None else None
+        def given(text: str) -> None:
+            tolerance = parse_tolerance(text)
             if isinstance(tolerance, Boundary):
                 self._tolerate(tolerance)
 
@@ -602,7 +469,7 @@ class CompareView(WindowView):
             return parsed if isinstance(parsed, str) else None
 
         note = "rtol=1e-5 atol=1e-8, or 5% of the greatest difference, or exact"
-        self.app.push_screen(TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note), given)
+        TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note).ask(self.app, given)
 
     def action_slide(self, by: int) -> None:
         now = self.tolerance.percent
@@ -642,8 +509,7 @@ class CompareView(WindowView):
         self._go_to_listed()
 
     @on(VirtualTable.RowSelected)
-    def _listed(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _listed(self) -> None:
         self._go_to_listed()
 
     def _go_to_listed(self) -> None:
@@ -699,8 +565,109 @@ class CompareView(WindowView):
 
     @on(CompareTable.Refused)
     def _refused(self, event: CompareTable.Refused) -> None:
-        event.stop()
         self.say(event.text)
+
+    # -- the other tensor --------------------------------------------------------------------------
+
+    def _ask_other(self, key: TensorKey, other: ComparedTensor | None) -> None:
+        options = self._options(key, other)
+        current = next((i for i, option in enumerate(options) if option.current), None)
+        screen = ChoiceScreen("Compare with", [option.text for option in options], current)
+        screen.ask(self.app, lambda index: options[index].choose())
+
+    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
+        session = self.session
+        now = other if other is not None and other.key is not None and not other.path else None
+        base = now.key if now is not None and now.key is not None else key
+        found = [
+            ReferenceOption("another tensor, by name …", lambda: self._ask_name(key)),
+            ReferenceOption("a .npy file …", self._ask_file),
+            ReferenceOption("another run …", lambda: self._ask_run(key)),
+        ]
+        for step in session.steps(base.rank):
+            side = ComparedTensor(base.at_step(step))
+            if side.key != key:
+                found.append(ReferenceOption(f"step {step_text(step)}", self._take(side), side == other))
+        for rank in session.ranks():
+            side = ComparedTensor(replace(base, rank=rank))
+            if rank != base.rank and side.key != key:
+                found.append(ReferenceOption(f"rank {rank}", self._take(side), side == other))
+        return found
+
+    def _take(self, side: ComparedTensor) -> Callable[[], None]:
+        return lambda: self._against(side)
+
+    # -- another tensor ----------------------------------------------------------------------------
+
+    def _ask_name(self, key: TensorKey) -> None:
+        note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
+        prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
+        prompt.ask(self.app, lambda text: self._again(key, text.strip())())
+
+    def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
+        """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
+
+        Raises:
+            TdbgError: no node has this name, or the node has no such tensor.
+        """
+        session = self.session
+        try:
+            found = find_in(session, [key.rank], text)
+        except TdbgError:
+            name, _ = split_slot(text)
+            nodes = session.nodes(key.rank)
+            rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
+            if not rows:
+                raise
+            slot = text[len(name) :]
+            several = len(nodes.graphs) > 1
+            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
+            return [(name, self._again(key, name)) for name in names]
+        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
+        meant = [row for row in rows_of if found.asked.covers(row)]
+        if not found.asked.role:
+            meant = [row for row in meant if row.role == "out"] or meant
+        if not meant:
+            there = ", ".join(f":{row.role}{row.slot}" for row in rows_of)
+            raise TdbgError(
+                f"this node has no tensor {found.asked}".rstrip() + f" at step {step_text(key.step)}",
+                where=found.node,
+                hint=f"it has {there}" if there else "choose another step first",
+            )
+        return [(_row_text(row), ComparedTensor(row.key)) for row in meant]
+
+    def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
+        return lambda: self.work("looking", lambda _: self._find(key, name), self._choose_among)
+
+    def _choose_among(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
+        def chosen(index: int) -> None:
+            side = found[index][1]
+            if isinstance(side, ComparedTensor):
+                self._against(side)
+            else:
+                side()
+
+        if len(found) == 1:
+            chosen(0)
+        else:
+            ChoiceScreen("Which one?", [text for text, _ in found]).ask(self.app, chosen)
+
+    # -- files and runs ----------------------------------------------------------------------------
+
+    def _ask_file(self) -> None:
+        def check(path: Path) -> str | None:
+            return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
+
+        prompt = PathPrompt("Compare with which file?", path_check(check), suffix=".npy")
+        prompt.ask(self.app, lambda text: self._against(ComparedTensor(path=text.strip())))
+
+    def _ask_run(self, key: TensorKey) -> None:
+        def check(path: Path) -> str | None:
+            return None if path.is_dir() else "there is no such directory"
+
+        note = "the same node, slot, rank and step there; , and . lead to other steps"
+        prompt = PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note)
+        prompt.ask(self.app, lambda text: self._against(ComparedTensor(key, str(typed_path(text)))))
 
     # -- handing out -------------------------------------------------------------------------------
 

@@ -24,12 +24,12 @@ from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.tensors import index_text
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Slice, Texts, ValueTable, exact_text, format_window
-from tui_debugger.tui.dialogs.modal import PlainLine
-from tui_debugger.tui.theme import DOUBT, FINDING, GREY
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
+from tui_debugger.tui.theme import FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
 from tui_debugger.tui.values.window import SliceBar, TableOrMap
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
 MARK = "!"
 """Follows a difference that is not allowed: colour is never the only sign."""
@@ -165,12 +165,11 @@ class CompareTable(TableOrMap):
     CompareTable { width: 1fr; }
     """
 
+    @dataclass
     class Refused(Message):
         """Something cannot be shown; ``text`` says what and why, an empty text removes that message."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, work: Work) -> None:
         super().__init__(work, id="table")
@@ -180,7 +179,7 @@ class CompareTable(TableOrMap):
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
-        yield SliceBar(id="slice")
+        yield SliceBar()
         yield from super().compose()
 
     @property
@@ -328,27 +327,9 @@ def _short(value: object) -> str:
     return number(float(value))  # type: ignore[arg-type]  # whatever numpy's scalar types are
 
 
-@dataclass(frozen=True, eq=False)
-class EntryRows:
-    """The largest differences as rows of a table."""
-
-    entries: Sequence[DifferingElement]
-
-    @property
-    def row_count(self) -> int:
-        return len(self.entries)
-
-    def cells(self, index: int) -> tuple[Cell, ...]:
-        entry = self.entries[index]
-        place, *rest = entry_cells(entry)
-        style = FINDING if entry.relative is None else DOUBT
-        return (place, rest[0], rest[1], Text(rest[2], style if entry.relative is None else ""), *rest[3:])
-
-    def key(self, index: int) -> Index:
-        return self.entries[index].index
-
-    def find(self, key: object) -> int:
-        return next((row for row, entry in enumerate(self.entries) if entry.index == key), -1)
+def _drawn_cells(entry: DifferingElement) -> tuple[Cell, ...]:
+    place, here, there, difference, *rest = entry_cells(entry)
+    return place, here, there, Text(difference, FINDING if entry.relative is None else ""), *rest
 
 
 class LargestPane(Vertical):
@@ -368,8 +349,7 @@ class LargestPane(Vertical):
         self._found: Differences | None = None
 
     def compose(self) -> Iterable[Widget]:
-        yield PlainLine(id="numbers")
-        yield PlainLine(id="list-title")
+        yield from plain_lines("numbers", "list-title")
         yield VirtualTable(empty="no element differs", id="list")
 
     @property
@@ -383,7 +363,7 @@ class LargestPane(Vertical):
             numbers.show("")
             self.query_one("#list-title", PlainLine).show("")
             self.table.set_empty("not compared yet")
-            self.table.set_rows(EntryRows(()), keep=False)
+            self.table.set_rows(ListRows(()), keep=False)
             return
         head, *lines = stats_lines(found)
         numbers.show(Content("\n").join([Content.styled(head, f"bold {GREY}"), *(Content(line) for line in lines)]))
@@ -405,7 +385,7 @@ class LargestPane(Vertical):
         empty = found.no_ulps if self.measure is Measure.ULP and found.no_ulps else "no element differs"
         self.table.set_empty(empty)
         self.table.set_columns(_columns(entries))
-        self.table.set_rows(EntryRows(entries), keep=False)
+        self.table.set_rows(LazyRows(entries, _drawn_cells, lambda entry: entry.index), keep=False)
 
 
 def _columns(entries: Sequence[DifferingElement]) -> tuple[TableColumn, ...]:

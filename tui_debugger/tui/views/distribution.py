@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -30,6 +28,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.stats.distribution import Bin
+from tui_debugger.stats.quantiles import Quantiles
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,
@@ -48,7 +47,7 @@ from tui_debugger.text.numbers import number, plural, share, size
 from tui_debugger.text.plot import labels
 from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
@@ -163,8 +162,8 @@ class Chart(PaintedLines, can_focus=True):
     class CursorMoved(Message):
         """The cursor came to another bin, or the bins were replaced."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="chart")
         self._layers: tuple[HistogramLayer, ...] = ()
         self._log_counts = False
         self._text = ""
@@ -255,29 +254,28 @@ class Chart(PaintedLines, can_focus=True):
 _GROUP = "Distribution"
 
 
-def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, _GROUP)
-
-
 DISTRIBUTION_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
-    _action("move(-1)", "Bin to the left", "left h", "To the bin on the left; the line below says its edges."),
-    _action("move(1)", "Bin to the right", "right l", "To the bin on the right."),
-    _action("move(-10)", "Ten bins left", "pageup", "Ten bins to the left."),
-    _action("move(10)", "Ten bins right", "pagedown", "Ten bins to the right."),
-    _action("end(False)", "First bin", "home g", "To the first bin."),
-    _action("end(True)", "Last bin", "end G", "To the last bin."),
-    _action("zoom_in", "Zoom in", "+ up k", "Shows the third of the range around the cursor in finer bins."),
-    _action("zoom_out", "Zoom out", "- down j", "Back to the wider range before."),
-    _action("zoom_all", "Whole range", "0", "Shows all finite values."),
-    _action("bins", "Bins by magnitude", "x", "Bins of equal width, or by powers of two on both sides of 0."),
-    _action("counts", "Log counts", "y", "The height of the bars: the count, or its logarithm."),
-    _action("numbers", "Numbers", "d", "Hides the numbers above, which makes the bars higher, or shows them again."),
-    _action("percentiles", "Percentiles", "t", "Finds the percentiles of a large tensor: exact, with several passes."),
-    _action("previous", "Previous step", "p", "The previous step below it, in the same bins, or not."),
-    _action("step(-1)", "Step back", "[", "The same tensor one dumped step back."),
-    _action("step(1)", "Step forward", "]", "The same tensor one dumped step forward."),
-    _action("values", "Values", "enter", "The values themselves."),
+    *view_actions(
+        _GROUP,
+        ("move(-1)", "left h", "Bin to the left", "To the bin on the left; the line below says its edges."),
+        ("move(1)", "right l", "Bin to the right", "To the bin on the right."),
+        ("move(-10)", "pageup", "Ten bins left", "Ten bins to the left."),
+        ("move(10)", "pagedown", "Ten bins right", "Ten bins to the right."),
+        ("end(False)", "home g", "First bin", "To the first bin."),
+        ("end(True)", "end G", "Last bin", "To the last bin."),
+        ("zoom_in", "+ up k", "Zoom in", "Shows the third of the range around the cursor in finer bins."),
+        ("zoom_out", "- down j", "Zoom out", "Back to the wider range before."),
+        ("zoom_all", "0", "Whole range", "Shows all finite values."),
+        ("bins", "x", "Bins by magnitude", "Bins of equal width, or by powers of two on both sides of 0."),
+        ("counts", "y", "Log counts", "The height of the bars: the count, or its logarithm."),
+        ("numbers", "d", "Numbers", "Hides the numbers above, which makes the bars higher, or shows them again."),
+        ("percentiles", "t", "Percentiles", "Finds the percentiles of a large tensor: exact, with several passes."),
+        ("previous", "p", "Previous step", "The previous step below it, in the same bins, or not."),
+        ("step(-1)", "[", "Step back", "The same tensor one dumped step back."),
+        ("step(1)", "]", "Step forward", "The same tensor one dumped step forward."),
+        ("values", "enter", "Values", "The values themselves."),
+    ),
 )
 
 UNLIMITED = 1 << 20
@@ -374,8 +372,7 @@ class _HistogramRequest:
 class DistributionView(ValuesView):
     """Numbers above, bars below; everything is computed in a worker."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = DISTRIBUTION_ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(DISTRIBUTION_ACTIONS))
+    OWN_ACTIONS = DISTRIBUTION_ACTIONS
     DEFAULT_CSS = """
     DistributionView {
         #facts, #mode { color: $text-muted; }
@@ -402,7 +399,7 @@ class DistributionView(ValuesView):
         for name in _NUMBERS:
             yield PlainLine(id=name, classes="-empty")
         yield PlainLine(id="mode")
-        yield Chart(id="chart")
+        yield Chart()
         yield PlainLine(id="bin")
 
     def on_mount(self) -> None:
@@ -419,9 +416,6 @@ class DistributionView(ValuesView):
     @property
     def _chart(self) -> Chart:
         return self.query_one(Chart)
-
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
 
     def _show_heading(self) -> None:
         key = self.about.key
@@ -444,7 +438,7 @@ class DistributionView(ValuesView):
     def _update(self, wanted: _HistogramRequest | None = None, *, anew: bool = False) -> None:
         """Computes and shows a request; if that is stopped, the old picture stays."""
         wanted = self._wanted = wanted or self._now
-        about, previous, session = wanted.about, wanted.previous, self.host.session
+        about, previous, session = wanted.about, wanted.previous, self.session
         known = {} if anew else dict(self._known)
         room = self._bins_that_fit()
         options = BinOptions(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
@@ -494,9 +488,9 @@ class DistributionView(ValuesView):
             return
         self._shown, self.about, self._histograms = self._wanted, self._wanted.about, None
         key = self.about.key
-        self._line("facts").show(f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
+        self.show_line("facts", f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
         for name in (*_NUMBERS, "mode"):
-            self._line(name).show("")
+            self.show_line(name, "")
         self._chart.show_text("There is nothing to show at this step.")
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -523,11 +517,11 @@ class DistributionView(ValuesView):
         if distribution is None:
             return
         width = self.app.size.width - 2
-        self._line("facts").show(self._facts(distribution))
-        self._line("counts").show(counts_line(distribution, width))
-        self._line("moments").show("\n".join(moments_lines(distribution, width)))
-        self._line("percentiles").show("\n".join(percentile_lines(distribution, width)))
-        self._line("headroom").show("\n".join(headroom_lines(distribution, width)))
+        self.show_line("facts", self._facts(distribution))
+        self.show_line("counts", counts_line(distribution, width))
+        self.show_line("moments", "\n".join(moments_lines(distribution, width)))
+        self.show_line("percentiles", "\n".join(percentile_lines(distribution, width)))
+        self.show_line("headroom", "\n".join(headroom_lines(distribution, width)))
 
     def _facts(self, distribution: TensorDistribution) -> str:
         row, key = distribution.row, distribution.row.key
@@ -540,7 +534,7 @@ class DistributionView(ValuesView):
     def _show_mode(self) -> None:
         shown, found = self._shown, self._histograms
         if found is None or not found.bars[0].bins:
-            self._line("mode").show("")
+            self.show_line("mode", "")
             return
         bins = found.bars[0].bins
         words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
@@ -549,11 +543,11 @@ class DistributionView(ValuesView):
         stats = found.distributions[0].stats
         if stats is not None and stats.bad:
             words.append(f"{stats.count - stats.finite:,} not finite, in no bar")
-        self._line("mode").show(" · ".join(words))
+        self.show_line("mode", " · ".join(words))
 
     @on(Chart.CursorMoved)
     def _show_bin(self) -> None:
-        self._line("bin").show(self._bin_text())
+        self.show_line("bin", self._bin_text())
 
     def _bin_text(self) -> str:
         found, at = self._histograms, self._chart.cursor
@@ -606,7 +600,7 @@ class DistributionView(ValuesView):
 
     def action_numbers(self) -> None:
         for name in _NUMBERS:
-            line = self._line(name)
+            line = self.text_line(name)
             line.display = not line.display
 
     def action_previous(self) -> None:
@@ -614,7 +608,7 @@ class DistributionView(ValuesView):
 
     def action_step(self, by: int) -> None:
         about = self._now.about
-        steps = list(self.host.session.steps(about.key.rank))
+        steps = list(self.session.steps(about.key.rank))
         at = steps.index(about.key.step) + by if about.key.step in steps else -1
         if not 0 <= at < len(steps):
             self.say(f"step {step_text(about.key.step)} is the {'last' if by > 0 else 'first'} one", note=True)
@@ -622,25 +616,20 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, about=about.at_step(steps[at]), ranges=()))
 
     def action_percentiles(self) -> None:
-        distribution, session = self._distribution, self.host.session
+        distribution, session = self._distribution, self.session
         if distribution is None or distribution.classes is None:
             self.say("there are no values to take percentiles of", note=True)
         elif distribution.quantiles is None:
             self._wanted = self._shown
             self.work("percentiles", lambda progress: percentiles(session, distribution, progress=progress), self._have)
 
-    def _have(self, found: object) -> None:
-        from tui_debugger.stats.quantiles import Quantiles
-
+    def _have(self, found: Quantiles) -> None:
         distribution = self._distribution
-        if distribution is not None and self._histograms is not None and isinstance(found, Quantiles):
+        if distribution is not None and self._histograms is not None:
             known = replace(distribution, quantiles=found)
             self._known[self.about.key] = known
             self._histograms = replace(self._histograms, distributions=(known, *self._histograms.distributions[1:]))
             self._show_numbers()
-
-    def action_values(self) -> None:
-        self.host.open("values", self.about)
 
     # -- what can be handed out --------------------------------------------------------------------
 
@@ -689,8 +678,7 @@ def _middle(found: Histograms | None, at: int) -> float | None:
 
 
 def _run(distribution: TensorDistribution) -> str:
-    key = distribution.row.key
-    return f"step {run_text(key)}"
+    return f"step {run_text(distribution.row.key)}"
 
 
 def _amount(bars: HistogramBars, distribution: TensorDistribution) -> str:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events, on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Advice, Guidance, GuidanceLine, LineKind, lines
-from tui_debugger.model import Hit, TensorKey
+from tui_debugger.model import Hit
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
@@ -42,16 +40,18 @@ _GROUP = "Explain"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("advice(1)", "Next advice", "n tab", "Goes to the next line of advice; Enter follows it.", _GROUP),
-    view_action("advice(-1)", "Advice before", "N shift+tab", "Goes to the line of advice before.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("advice(1)", "n tab", "Next advice", "Goes to the next line of advice; Enter follows it."),
+        ("advice(-1)", "N shift+tab", "Advice before", "Goes to the line of advice before."),
+    ),
 )
 
 
 class ExplainView(View):
     """Explains one tensor. Enter opens the view that the advice at or below the cursor names."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = "ExplainView VirtualTable { height: 1fr; }"
     hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
 
@@ -79,7 +79,7 @@ class ExplainView(View):
         self._look(None, self.work_anew)
 
     def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
-        session, key = self.host.session, self.about.key
+        session, key = self.session, self.about.key
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
@@ -136,12 +136,11 @@ class ExplainView(View):
 
     @on(VirtualTable.RowSelected)
     def _follow(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         advice = self._advice.get(min((row for row in self._advice if row >= event.row), default=-1))
         if advice is None:
             self.say("no advice from here on that opens a view", note=True)
             return
-        target = self.about if advice.about is None else self._target(advice.about)
+        target = self.about if advice.about is None else self.target_of(advice.about)
         if target.row < 0:
             self.say("the run has no such node any more")
         else:
@@ -153,14 +152,11 @@ class ExplainView(View):
         if not (self.working or isinstance(event, VirtualTable.RowSelected)):
             self.say("")
 
-    def _target(self, key: TensorKey) -> ViewTarget:
-        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
-
     @property
     def target_here(self) -> ViewTarget:
         """The tensor of the advice under the cursor, else the view's own."""
         advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
-        return self.about if advice is None or advice.about is None else self._target(advice.about)
+        return self.about if advice is None or advice.about is None else self.target_of(advice.about)
 
     # -- handing out -------------------------------------------------------------------------------
 

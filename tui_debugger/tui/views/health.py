@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -26,12 +24,10 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
-from tui_debugger.tui.actions import Action, bindings
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import ViewHost
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
@@ -43,10 +39,10 @@ if TYPE_CHECKING:
 ACTIONS: Final = map_actions(
     "Health map",
     ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-    ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
-    ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
-    ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
-    ("rank_on", ">", "Next rank", "One rank on."),
+    ("level(1)", "+ =", "Deeper", "Opens the scopes one level deeper."),
+    ("level(-1)", "-", "Less deep", "Closes the deepest level of scopes."),
+    ("rank(-1)", "<", "Previous rank", "One rank back; before the first one come all, merged."),
+    ("rank(1)", ">", "Next rank", "One rank on."),
     across="step",
     found="in which something was found or could not be judged",
     pages=("{ [", "} ]"),
@@ -71,8 +67,7 @@ WIDE: Final = 1 << 20
 class HealthView(HeatMapView):
     """The whole run at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     HealthView {
         #where, #cell, #worst, #legend, #covered { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -83,21 +78,16 @@ class HealthView(HeatMapView):
     heading = "Health map"
     hints = HINTS
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.ranks: tuple[int, ...] = ()
-        self._cell: Cell | None = None
-        self._cell_text = CellText("", "", "")
+    ranks: tuple[int, ...] = ()
+    _cell: Cell | None = None
+    _cell_text = CellText("", "", "")
 
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
-        yield HeatGrid(id="grid")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="worst")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="covered")
+        yield HeatGrid()
+        yield from plain_lines("cell", "worst", "legend", "covered")
 
     def on_mount(self) -> None:
         self.grid.focus()
@@ -108,11 +98,11 @@ class HealthView(HeatMapView):
         return legend_text(max(self.size.width - 2, 20), vague=vague)
 
     def _load(self) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
     def take_in(self, changes: ViewChanges) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             checks.forget_from(rank, set(changes.steps_of(rank)))
         self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
@@ -142,10 +132,10 @@ class HealthView(HeatMapView):
         shown = map_.noteworthy(self.ranks) if self.findings_only else map_.shown
         self.grid.set_empty("nothing was found in what was checked" if self.findings_only else "nothing was dumped")
         self._show_rows(map_, shown, self.ranks)
-        self._show_scope()
+        self._show_where()
         self._show_cell()
 
-    def _show_scope(self) -> None:
+    def _show_where(self) -> None:
         map_ = self.map
         if map_ is None:
             return
@@ -156,23 +146,13 @@ class HealthView(HeatMapView):
             )
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} steps a column, the worst is shown")
-        words += ["rows with findings only"] if self.findings_only else []
-        words += ["nodes in execution order"] if self.flat else []
+        words += self._row_words()
         single = map_.by_default or len(map_.watchpoints) == 1
         words += watched_lines(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
-        self._put("where", "  ·  ".join(words))
+        self.put_line("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
-        self._put("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
-
-    @on(HeatGrid.CellMoved)
-    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
-        event.stop()
-        if not self._placed and self.map is not None:  # the columns are laid out only now
-            self._placed = True
-            self._to_start()
-        self._show_scope()
-        self._show_cell()
+        self.put_line("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
 
     def _show_cell(self) -> None:
         map_, grid = self.map, self.grid
@@ -183,8 +163,8 @@ class HealthView(HeatMapView):
             self._cell = map_.cell(grid.entry, grid.steps_here, self.ranks)
             self._cell_text = cell_text(map_, grid.entry, grid.steps_here, self._cell, ranks=len(map_.ranks))
         shown, room = self._cell_text, max(self.size.width - 4, 20)
-        self._put("cell", f"{shown.health}  {shorten(shown.path, max(room - len(shown.health) - 2, 8))}")
-        self._put("worst", shown.details)
+        self.put_line("cell", f"{shown.health}  {shorten(shown.path, max(room - len(shown.health) - 2, 8))}")
+        self.put_line("worst", shown.details)
 
     # -- where it leads ----------------------------------------------------------------------------
 
@@ -201,9 +181,9 @@ class HealthView(HeatMapView):
 
     def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> ViewTarget:
         if map_.pairs.get(pair) is not None:  # already listed, so this is cheap
-            return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, pair))
+            return ViewTarget(*tensor_of(self.session, map_.nodes, row, pair))
         graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
-        own = self.host.session.nodes(pair[0]).find(name, graph)
+        own = self.session.nodes(pair[0]).find(name, graph)
         return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
     def _enter(self, target: ViewTarget) -> None:
@@ -211,13 +191,7 @@ class HealthView(HeatMapView):
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def action_deeper(self) -> None:
-        self._to_level(1)
-
-    def action_shallower(self) -> None:
-        self._to_level(-1)
-
-    def _to_level(self, by: int) -> None:
+    def action_level(self, by: int) -> None:
         map_, tree = self.map, self._tree
         if map_ is None or tree is None or self.flat:
             return
@@ -229,13 +203,7 @@ class HealthView(HeatMapView):
         self._arrange()
         self.grid.move_to_key(at)
 
-    def action_rank_back(self) -> None:
-        self._turn(-1)
-
-    def action_rank_on(self) -> None:
-        self._turn(1)
-
-    def _turn(self, by: int) -> None:
+    def action_rank(self, by: int) -> None:
         if self.map is None or len(self.map.ranks) < 2:
             self.say("there is one rank only", note=True)
             return
@@ -251,14 +219,14 @@ class HealthView(HeatMapView):
         if self.map is None:
             self._load()
             return
-        missing = self.checks.missing(self.host.session.pairs())
+        missing = self.checks.missing(self.session.pairs())
         if not missing:
             self.say("everything was checked with these watchpoints", note=True)
             return
         self._check(missing, 0, FIRST_PART)
 
     def _check(self, missing: Sequence[Pair], start: int, count: int) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         part = missing[start : start + count]
 
         def job(progress: ProgressFn) -> HealthMap:

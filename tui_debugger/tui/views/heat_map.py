@@ -11,7 +11,6 @@ import numpy.typing as npt
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
-from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 
@@ -22,9 +21,8 @@ from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, ActionRow, view_actions
 from tui_debugger.tui.cells import HEALTH_STYLES
-from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
@@ -34,9 +32,7 @@ from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 
-def map_actions(
-    group: str, *own: tuple[str, str, str, str], across: str, found: str, pages: tuple[str, str]
-) -> tuple[Action, ...]:
+def map_actions(group: str, *own: ActionRow, across: str, found: str, pages: tuple[str, str]) -> tuple[Action, ...]:
     """Returns the actions of a map: its own, and those of every map.
 
     ``own``: (id, keys, title, text). ``across``: the word for a column, such as ``step``. ``found``: follows "Only
@@ -49,13 +45,12 @@ def map_actions(
         ("findings", "x", "Findings only", f"Only rows {found}."),
         ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
         ("fit", "f", "Fit", f"All {across}s at once, several in a column, or one in each."),
-        ("next", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
-        ("previous", "N", "The one before", f"To the {across} before that stands out in this row."),
+        ("next(1)", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
+        ("next(-1)", "N", "The one before", f"To the {across} before that stands out in this row."),
         ("page(-1)", back, "Page back", f"A screenful of {across}s back."),
         ("page(1)", on, "Page on", f"A screenful of {across}s on."),
     )
-    actions = (view_action(id_, title, keys, text, group) for id_, keys, title, text in (*own, *shared))
-    return (SEARCH_VIEW, *actions)
+    return (SEARCH_VIEW, *view_actions(group, *own, *shared))
 
 
 BLOCK: Final = 64
@@ -107,8 +102,8 @@ class HeatGrid(VirtualTable):
     class CellMoved(Message):
         """The cursor came to another cell, or the cell changed."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__((TableColumn("", _LEAST_NAME, elastic=1),), empty="nothing to show", id=id)
+    def __init__(self) -> None:
+        super().__init__((TableColumn("", _LEAST_NAME, elastic=1),), empty="nothing to show", id="grid")
         self.columns_shown = StepColumns.laid_out((), 1, fit=False)
         self.column = 0
         self._grid: GridRows | None = None
@@ -343,6 +338,8 @@ class HeatMapView(View):
         self._tree: OpenTree | None = None
         self._placed = False
         """Whether the cursor was moved to its first place."""
+        self._complete = True
+        """Whether the map has all of its columns."""
 
     @property
     def grid(self) -> HeatGrid:
@@ -355,6 +352,27 @@ class HeatMapView(View):
     def _show_cell(self) -> None:
         """Describes the cell under the cursor."""
         raise NotImplementedError
+
+    def _show_where(self) -> None:
+        """Describes what the rows and columns are."""
+        raise NotImplementedError
+
+    def _to_start(self) -> None:
+        """Moves the cursor to its first place."""
+        raise NotImplementedError
+
+    @on(HeatGrid.CellMoved)
+    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
+        event.stop()
+        if self._complete and self.map is not None and not self._placed:  # the columns are laid out only now
+            self._placed = True
+            self._to_start()
+        self._show_where()
+        self._show_cell()
+
+    def _row_words(self) -> list[str]:
+        words = ["rows with findings only"] if self.findings_only else []
+        return [*words, "nodes in execution order"] if self.flat else words
 
     def _legend(self) -> str:
         """Returns the meaning of the glyphs."""
@@ -372,11 +390,10 @@ class HeatMapView(View):
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows a line; notes replace the legend: a line that comes and goes would draw every cell again."""
         super().say("" if note else text, note=note)
-        self._put("legend", text if note and text else self._legend())
+        self.put_line("legend", text if note and text else self._legend())
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _selected(self) -> None:
         if self._on_scope:
             self.action_open_close()
             return
@@ -389,12 +406,6 @@ class HeatMapView(View):
     def _worth(self) -> int:
         """Returns the least code that ``next`` stops at."""
         return WORTH_A_LOOK
-
-    def _put(self, name: str, content: Content | str) -> None:
-        """Shows a line of constant height: Textual lays out nothing."""
-        line = self.query_one(f"#{name}", PlainLine)
-        if str(line.content) != str(content):
-            line.update(content, layout=False)
 
     def _take_map(self, found: HealthMap) -> bool:
         """Takes a map, with the same scopes open; tells whether its nodes changed."""
@@ -456,20 +467,10 @@ class HeatMapView(View):
         self.fit_all = not self.fit_all
         self._arrange()
 
-    def action_next(self) -> None:
-        self._next(1)
-
-    def action_previous(self) -> None:
-        self._next(-1)
-
-    def _next(self, by: int) -> None:
+    def action_next(self, by: int) -> None:
         if not self.grid.next_finding(by, self._worth()):
             side = "after" if by > 0 else "before"
             self.say(f"no {self.grid.across} {side} this one stands out in this row", note=True)
 
     def action_page(self, by: int) -> None:
         self.grid.page_columns(by)
-
-    @property
-    def row_name(self) -> str:
-        return entry_name(self.map, self.grid.entry, flat=self.flat) if self.map is not None else ""

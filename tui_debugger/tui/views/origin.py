@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -39,7 +38,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_actions
 from tui_debugger.tui.cells import (
     COUNT_COLUMNS,
     EXTREME_COLUMNS,
@@ -48,7 +47,7 @@ from tui_debugger.tui.cells import (
     statistic_cells,
     statistic_columns,
 )
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
@@ -282,11 +281,12 @@ _GROUP = "Origin (o)"
 _ACTIONS = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action(
-        "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
+    *view_actions(
+        _GROUP,
+        ("branches", "space", "Other bad inputs", "Shows what else was bad; on such a line its own path."),
+        ("values", "v", "Values", "The values of the tensor under the cursor."),
+        ("question", "w", "Next finding", "The same for the next thing that was found on this tensor."),
     ),
-    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
-    view_action("question", "Next finding", "w", "The same for the next thing that was found on this tensor.", _GROUP),
 )
 _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 
@@ -304,7 +304,6 @@ class _PathAnswer:
 class OriginView(View):
     """The path as a table; below it the inputs and outputs of the node under the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
     OWN_ACTIONS = _ACTIONS
     DEFAULT_CSS = """
     OriginView {
@@ -331,8 +330,7 @@ class OriginView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="answer")
-        yield PlainLine(id="why")
+        yield from plain_lines("answer", "why")
         yield VirtualTable(path_columns(), empty="", id="path")
         yield PlainLine(id="hop")
         yield VirtualTable(node_columns(), id="fed")
@@ -359,13 +357,13 @@ class OriginView(View):
     # -- looking -------------------------------------------------------------------------------------
 
     def _ask(self, number: int) -> None:
-        self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+        self.work_anew("going upstream", partial(_find, self.session, self.about, number), self._found)
 
     def look_again(self) -> None:
         if self._answer is None:
             self._ask(0)
             return
-        job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
+        job = partial(_find_again, self.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
     def outdated_by(self, changes: ViewChanges) -> str:
@@ -386,10 +384,10 @@ class OriginView(View):
             self.table.move_to_key(next(same, self._lines[-1].place))
 
     def _show_answer(self, path: Path) -> None:
-        self._results.note(self.host.session.pairs() if path.ending is PathEnd.CLEAN else ())
+        self._results.note(self.session.pairs() if path.ending is PathEnd.CLEAN else ())
         self._show_lines()
-        self._line("answer", Content(headline(path)))
-        self._line("why", Content("\n".join(map(clean, self._reasons()))))
+        self.show_line("answer", Content(headline(path)))
+        self.show_line("why", Content("\n".join(map(clean, self._reasons()))))
 
     def _reasons(self) -> list[str]:
         """Returns why the path ends there, and further remarks."""
@@ -419,16 +417,13 @@ class OriginView(View):
             lines.append(f"bad here means: {question_words(path)}{which}")
         return lines
 
-    def _line(self, name: str, content: Content) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
-
     @property
     def _shape(self) -> Shape:
         if self._answer is None:
             return Shape()
         rounds = any(line.tensor.key.round for line in self._lines)
         graphs = short_names(self._answer.path.graphs)
-        return Shape(len(self.host.session.ranks()) > 1, graphs, rounds)
+        return Shape(len(self.session.ranks()) > 1, graphs, rounds)
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -461,13 +456,13 @@ class OriginView(View):
         key, hop = line.tensor.key, line.hop
         where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
-        self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
+        self.show_line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
         rows = [node_cells(row, source, key.rank) for row, source in tensors]
         self.tensors.set_rows(ListRows(rows), keep=False)
         stack = stack_text(hop.origin.stack, hop.origin.stack_of, hop.origin.node) if hop is not None else ()
         more = () if hop is not None or line.item is line.path.nearest else ("Space goes upstream from here",)
-        self._line("frames", Content("\n".join([*stack, *more])))
+        self.show_line("frames", Content("\n".join([*stack, *more])))
 
     # -- keys ----------------------------------------------------------------------------------------
 
@@ -479,19 +474,14 @@ class OriginView(View):
             return self.about
         if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
             row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
-            at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
-            return ViewTarget(row.key, at)
+            return self.target_of(row.key)
         if line.tensor.key == self.about.key:
             return self.about
         return ViewTarget(line.tensor.key, line.row)
 
     @on(VirtualTable.RowSelected)
-    def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         self.host.go_to(self.target_here)
-
-    def action_values(self) -> None:
-        self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
         answer = self._answer
@@ -515,7 +505,7 @@ class OriginView(View):
             self._opened = self._opened.toggled(line.place)
             self._show_lines()
         else:
-            job = partial(trace, self.host.session, line.tensor.key, self._answer.path.question)
+            job = partial(trace, self.session, line.tensor.key, self._answer.path.question)
             self.work("going upstream", job, partial(self._followed, line))
 
     def _followed(self, line: PathLine, path: Path) -> None:

@@ -8,8 +8,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 from rich.style import Style
-from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.arrays import Int64
@@ -53,8 +51,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import Action, bindings
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
@@ -89,8 +86,8 @@ class RankGrid(HeatGrid):
 
     across: ClassVar[str] = "rank"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.codes: CodesOf = _nothing
         self.glyphs: Sequence[tuple[str, Style]] = ((" ", theme.NORMAL),)
 
@@ -159,8 +156,7 @@ FIRST_PART: Final = 2
 class RanksView(HeatMapView):
     """Many ranks at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RanksView {
         #where, #cell, #more, #legend, #found { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -185,12 +181,9 @@ class RanksView(HeatMapView):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="found")
-        yield PlainLine(id="where")
-        yield RankGrid(id="grid")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="more")
-        yield PlainLine(id="legend")
+        yield from plain_lines("found", "where")
+        yield RankGrid()
+        yield from plain_lines("cell", "more", "legend")
 
     def on_mount(self) -> None:
         self.grid.focus()
@@ -213,7 +206,7 @@ class RanksView(HeatMapView):
 
     def _read(self, count: int) -> None:
         """Reads the nodes of the first ranks and the contents of their cells, then of more ranks."""
-        session, checks, name = self.host.session, self.checks, self.shown
+        session, checks, name = self.session, self.checks, self.shown
         ranks = list(session.ranks())
         some = ranks[:count]
         old, columns = self.map, self._columns
@@ -241,7 +234,7 @@ class RanksView(HeatMapView):
     ) -> dict[int, RankColumn]:
         if name not in STATISTICS:
             return known
-        session = self.host.session
+        session = self.session
         return {
             rank: known[rank]
             if rank in known
@@ -283,7 +276,7 @@ class RanksView(HeatMapView):
             for (step, _), columns in self._columns.items():
                 if not steps or step in steps:
                     columns.pop(rank, None)
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         map_, step, name = self.map, self.step, self.shown
         if map_ is None or changes.pairs or changes.ranks:
             self.replicas, self._differs = None, None
@@ -302,7 +295,7 @@ class RanksView(HeatMapView):
 
     def _compare_if_quick(self) -> None:
         """Compares the ranks if that reads little; shows only the answer, so that no row moves."""
-        session = self.host.session
+        session = self.session
         few = self.replicas is None and 2 <= len(session.ranks()) <= QUICK_PAIRS
         pairs = session.pairs() if few else ()
         if not pairs or len(pairs) > QUICK_PAIRS:
@@ -367,7 +360,7 @@ class RanksView(HeatMapView):
         if map_ is None:
             return
         title = STATISTICS[self.shown][0] if self.shown in STATISTICS else self.shown
-        every = len(self.host.session.ranks())
+        every = len(self.session.ranks())
         words = [f"{title} at step {self.step}", f"{len(map_.ranks):,} of {plural(every, 'rank')}"]
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} ranks a column, the worst is shown")
@@ -375,13 +368,12 @@ class RanksView(HeatMapView):
             room = self.size.width - 4 - sum(len(each) + 5 for each in words)
             layout = self.replicas.layout
             words.append(str(layout) if len(str(layout)) <= room else layout.brief)
-        words += ["rows with findings only"] if self.findings_only else []
-        words += ["nodes in execution order"] if self.flat else []
+        words += self._row_words()
         if self.shown == VERDICT:
             words += watched_lines(map_) if map_.by_default else []
             words += [f"{len(map_.missing):,} steps not checked: r checks"] if map_.missing else []
-        self._put("where", shorten("  ·  ".join(words), max(self.size.width - 4, 20)))
-        self._put("found", self._found_text())
+        self.put_line("where", shorten("  ·  ".join(words), max(self.size.width - 4, 20)))
+        self.put_line("found", self._found_text())
 
     def _found_text(self) -> str:
         replicas = self.replicas
@@ -398,15 +390,6 @@ class RanksView(HeatMapView):
             return f"Nothing to compare between ranks: {replicas.layout.why or 'no tensor must be equal'}"
         return f"No difference: {compared_text(replicas)}"
 
-    @on(HeatGrid.CellMoved)
-    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
-        event.stop()
-        if self._complete and not self._placed:  # the columns are laid out only now
-            self._placed = True
-            self._to_start()
-        self._show_where()
-        self._show_cell()
-
     @property
     def rank_here(self) -> int:
         """The rank under the cursor; of several in a column, the rank that stands out most."""
@@ -421,18 +404,18 @@ class RanksView(HeatMapView):
     def _show_cell(self) -> None:
         map_, grid = self.map, self.grid
         if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
-            self._put("cell", "")
-            self._put("more", "")
+            self.put_line("cell", "")
+            self.put_line("more", "")
             return
         rank, room = self.rank_here, max(self.size.width - 4, 20)
         path = clean(map_.tree.path(grid.entry))
         place = self.replicas.layout.place_text(rank) if self.replicas is not None else ""
         start = f"rank {rank}" + (f" ({place})" if place else "")
-        self._put("cell", f"{start}  {shorten(path, max(room - len(start) - 2, 8))}")
+        self.put_line("cell", f"{start}  {shorten(path, max(room - len(start) - 2, 8))}")
         words = self._cell_words(map_, grid.entry, rank)
         while len(words) > room and "  ·  " in words:  # drop the least important words, which are last
             words = words.rpartition("  ·  ")[0]
-        self._put("more", shorten(words, room))
+        self.put_line("more", shorten(words, room))
 
     def _cell_words(self, map_: HealthMap, entry: int, rank: int) -> str:
         values = self.values
@@ -489,7 +472,7 @@ class RanksView(HeatMapView):
         row = int(map_.tree.row[entry]) if map_ is not None and 0 <= entry < len(map_.tree) else -1
         if map_ is None or row < 0:
             return self.about
-        return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, (self.rank_here, self.step)))
+        return ViewTarget(*tensor_of(self.session, map_.nodes, row, (self.rank_here, self.step)))
 
     def _enter(self, target: ViewTarget) -> None:
         self.host.open("values", target)
@@ -514,7 +497,7 @@ class RanksView(HeatMapView):
     def action_compare(self) -> None:
         if self.working:
             return
-        session = self.host.session
+        session = self.session
         if self.replicas is not None and not self.replicas.found:
             self.say(self._found_text(), note=True)
             return
@@ -542,7 +525,7 @@ class RanksView(HeatMapView):
         if self.map is None or not self._complete:
             self._read(FIRST_PART if self.map is None else 2 * len(self.map.ranks))
             return
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         missing = checks.missing(session.pairs())
 
         def job(progress: ProgressFn) -> HealthMap:
@@ -577,4 +560,4 @@ class RanksView(HeatMapView):
         table = [(path, *row) for path, row in zip(paths, cells, strict=True)]
         header = ("path", *(f"rank {rank}" for rank in map_.ranks))
         body = "\n".join([title, *text, "", self._legend()]) + "\n"
-        return Extract("ranks", body, str(self.query_one("#more", PlainLine).content), header, table)
+        return Extract("ranks", body, str(self.text_line("more").content), header, table)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tui_debugger.config import in_use
 
@@ -28,7 +29,6 @@ class ViewKind:
         id: also the id of its action.
         usual_key: opens it on the main screen and in every other view, unless the user chose another key.
         help: for help page, palette and manual.
-        place: module below ``tui.views`` and name of the class.
     """
 
     id: str
@@ -36,11 +36,14 @@ class ViewKind:
     title: str
     help: str
     about: ViewSubject
-    place: tuple[str, str]
 
     @property
     def key(self) -> str:
         return in_use().keys.get(self.id, (self.usual_key,))[0]
+
+    def load(self) -> Any:
+        """Imports the view's class: ``OriginView`` in ``tui.views.origin``."""
+        return getattr(import_module(f"tui_debugger.tui.views.{self.id}"), f"{self.id.capitalize()}View")
 
 
 _T = ViewSubject.TENSOR
@@ -51,7 +54,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Origin",
         "Walks from this tensor upstream to where the bad values begin, with statistics at every hop.",
         _T,
-        ("origin", "OriginView"),
     ),
     ViewKind(
         "explain",
@@ -59,7 +61,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Explain",
         "What usually causes what was found here, with the numbers of this tensor, and what to look at next.",
         _T,
-        ("explain", "ExplainView"),
     ),
     ViewKind(
         "relations",
@@ -67,7 +68,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Relations",
         "The tensor, what made it and what uses it: walk along the links, back and forward.",
         _T,
-        ("relations", "RelationsView"),
     ),
     ViewKind(
         "trend",
@@ -75,7 +75,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Through the steps",
         "The tensor's statistics over all dumped steps as plots and as a table; several tensors on top of each other.",
         _T,
-        ("trend", "TrendView"),
     ),
     ViewKind(
         "trajectory",
@@ -83,7 +82,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Weights over the steps",
         "How far every weight moves at each step: which never do, which grow, lose rank, or are unlike their kind.",
         ViewSubject.RUN,
-        ("trajectory", "TrajectoryView"),
     ),
     ViewKind(
         "compare",
@@ -91,7 +89,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Compare",
         "Value, value and difference: with another step, rank, tensor or .npy file.",
         _T,
-        ("compare", "CompareView"),
     ),
     ViewKind(
         "distribution",
@@ -99,7 +96,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Distribution",
         "Counts, moments, percentiles, a histogram, and how far the values are from overflow and underflow.",
         _T,
-        ("distribution", "DistributionView"),
     ),
     ViewKind(
         "health",
@@ -107,7 +103,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Health map",
         "Steps across, scopes down, the worst of each in a glyph: when it began and where it spread.",
         ViewSubject.RUN,
-        ("health", "HealthView"),
     ),
     ViewKind(
         "runs",
@@ -115,7 +110,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Two runs",
         "Compares this run with another one: where the first real difference begins, and where it goes.",
         ViewSubject.RUN,
-        ("runs", "RunsView"),
     ),
     ViewKind(
         "ranks",
@@ -123,7 +117,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Ranks",
         "Ranks across, scopes down: a statistic or a verdict of one step, which rank broke first, which differ.",
         ViewSubject.RUN,
-        ("ranks", "RanksView"),
     ),
     ViewKind(
         "audit",
@@ -131,7 +124,6 @@ VIEWS: tuple[ViewKind, ...] = (
         "Audit",
         "Computes every known operator again from its recorded inputs: which output is wrong, and how far off.",
         ViewSubject.RUN,
-        ("audit", "AuditView"),
     ),
 )
 VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}

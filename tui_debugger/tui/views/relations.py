@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
@@ -39,9 +38,9 @@ from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_actions
 from tui_debugger.tui.cells import count_cells
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import plain_lines
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
@@ -253,12 +252,11 @@ def _found(related: Related) -> str:
 class RelatedList(VirtualTable):
     """Producers, the tensor itself, or consumers."""
 
+    @dataclass
     class Left(Message):
         """Go to the list on the left (``by`` -1) or on the right (1)."""
 
-        def __init__(self, by: int) -> None:
-            super().__init__()
-            self.by = by
+        by: int
 
     def __init__(self, title: str, empty: str, id: str) -> None:  # noqa: A002 - Textual's own name
         super().__init__(columns(title), empty=empty, id=id)
@@ -303,10 +301,6 @@ def _keys_of(
     return find(session, related.key, progress)
 
 
-def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
-    return session.measure(rows, progress)
-
-
 def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
     """Returns the relations with the rows that ``row`` returns (measured ones)."""
 
@@ -331,12 +325,15 @@ _GROUP = "Relations (L)"
 _ACTIONS = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
-    view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
-    view_action("sketch", "Sketch or lists", "s", "Boxes and lines two hops around the tensor, or the lists.", _GROUP),
-    view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),
-    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
-    view_action("main", "Show in the panes", "t", "Goes to the tensor under the cursor on the main screen.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("walk_back", "backspace [", "Back", "The tensor that was in the middle before."),
+        ("walk_forward", "]", "Forward", "Forward again."),
+        ("sketch", "s", "Sketch or lists", "Boxes and lines two hops around the tensor, or the lists."),
+        ("expand", "space", "One hop more", "Opens or closes what lies one hop beyond the cursor."),
+        ("values", "v", "Values", "The values of the tensor under the cursor."),
+        ("main", "t", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
+    ),
 )
 _NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
 _HEADER = (
@@ -370,7 +367,6 @@ _SKETCH_HINTS: Hints = (
 class RelationsView(View):
     """Three lists with a cursor each, or a sketch; the tensor under the cursor is described below."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
     OWN_ACTIONS = (*_ACTIONS, *SKETCH_ACTIONS)
     AUTO_FOCUS = "#centre"
     DEFAULT_CSS = """
@@ -409,9 +405,8 @@ class RelationsView(View):
             yield RelatedList("made from", "", id="producers")
             yield RelatedList("tensor", "", id="centre")
             yield RelatedList("used by", "", id="consumers")
-        yield GraphSketch(id="sketch")
-        yield PlainLine(id="detail")
-        yield PlainLine(id="source")
+        yield GraphSketch()
+        yield from plain_lines("detail", "source")
 
     def on_mount(self) -> None:
         self.table("centre").focus()
@@ -463,7 +458,7 @@ class RelationsView(View):
         if self._sketching and (
             around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
         ):
-            job = partial(neighbourhood, self.host.session, key)
+            job = partial(neighbourhood, self.session, key)
             self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
         self._describe()
 
@@ -484,7 +479,7 @@ class RelationsView(View):
         key, _ = trail.here
         if self.outdated:
             self._measured.clear()
-        job = partial(look_around, self.host.session, key, sketch=self._sketching)
+        job = partial(look_around, self.session, key, sketch=self._sketching)
         self.work_anew("looking around", job, partial(self._arrived, trail))
 
     def _arrived(self, trail: Trail, found: Around) -> None:
@@ -499,7 +494,7 @@ class RelationsView(View):
 
     def look_again(self) -> None:
         """Reads the relations of the same tensor again; open items and the cursor stay, as far as they exist."""
-        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
+        job = partial(look_again, self.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
         self.work_anew("looking around", job, self._arrived_again)
 
     def _arrived_again(self, found: Around) -> None:
@@ -569,8 +564,7 @@ class RelationsView(View):
 
     @on(VirtualTable.RowSelected)
     @on(GraphSketch.Chosen)
-    def _chosen(self, event: VirtualTable.RowSelected | GraphSketch.Chosen) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         related = self.related
         if related is not None and related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
@@ -581,7 +575,6 @@ class RelationsView(View):
 
     @on(RelatedList.Left)
     def _change_list(self, event: RelatedList.Left) -> None:
-        event.stop()
         at = _LISTS.index(self.side) + event.by
         if 0 <= at < len(_LISTS) and self._items[_LISTS[at]]:
             self.table(_LISTS[at]).focus()
@@ -600,7 +593,7 @@ class RelationsView(View):
         else:
             find: Callable[[Session, TensorKey, ProgressFn], tuple[Related, ...]]
             find = producers if name == "producers" else consumers
-            job = partial(find, self.host.session, item.related.key)
+            job = partial(find, self.session, item.related.key)
             self.work("looking around", job, partial(self._expanded, name, item))
 
     def _expanded(self, name: str, item: RelationLine, found: Sequence[Related]) -> None:
@@ -646,13 +639,13 @@ class RelationsView(View):
         where = where_words(related) + self.graph_words(related.key)
         name = shorten(related.key.node, max(self.size.width - cell_len(where) - 4, 16))
         text = detail(related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
-        self.query_one("#detail", PlainLine).show(text)
-        self.query_one("#source", PlainLine).show(Content("\n".join(self._source(related))))
+        self.show_line("detail", text)
+        self.show_line("source", Content("\n".join(self._source(related))))
 
     def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":
             return stack_text(self._shown.stack, lines=_FRAMES)
-        nodes, row = self.host.session.nodes(related.key.rank), related.row
+        nodes, row = self.session.nodes(related.key.rank), related.row
         return stack_text(nodes.stack(row), lines=_FRAMES) if 0 <= row < len(nodes) else ()
 
     # -- statistics of what is in sight --------------------------------------------------------------
@@ -671,7 +664,7 @@ class RelationsView(View):
             return
         rows = self._in_sight()
         if rows:
-            self.work("statistics", partial(measured, self.host.session, rows), self._take_statistics)
+            self.work("statistics", partial(self.session.measure, rows), self._take_statistics)
 
     def _take_statistics(self, rows: tuple[TensorRow, ...]) -> None:
         self._measured.update((row.key, row) for row in rows)
@@ -693,11 +686,8 @@ class RelationsView(View):
         key = related.tensor.key
         if key == self.about.key:
             return self.about
-        row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
+        row = related.row if key == related.key else self.session.nodes(key.rank).find(key.node, key.graph)
         return ViewTarget(key, row, related.hit)
-
-    def action_values(self) -> None:
-        self.host.open("values", self.target_here)
 
     def action_main(self) -> None:
         self.host.go_to(self.target_here)

@@ -20,17 +20,20 @@ from tui_debugger.diagnose.relations import Neighbourhood, Related, mark_of, ske
 from tui_debugger.text.sketch import HEAVY, LEAST, Sketch
 from tui_debugger.text.tables import cut_end
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import bindings, view_action
+from tui_debugger.tui.actions import bindings, view_actions
 from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import fit, joined
 
 _GROUP = "Sketch (s in Relations)"
 ACTIONS: Final = (
-    view_action("move(-1,0)", "Left", "left h", "To the box on the left: what it was made from.", _GROUP),
-    view_action("move(1,0)", "Right", "right l", "To the box on the right: what uses it.", _GROUP),
-    view_action("move(0,-1)", "Up", "up k", "To the box above.", _GROUP),
-    view_action("move(0,1)", "Down", "down j", "To the box below.", _GROUP),
-    view_action("select", "Walk there", "enter", "Puts the box into the middle; there, shows its values.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("move(-1,0)", "left h", "Left", "To the box on the left: what it was made from."),
+        ("move(1,0)", "right l", "Right", "To the box on the right: what uses it."),
+        ("move(0,-1)", "up k", "Up", "To the box above."),
+        ("move(0,1)", "down j", "Down", "To the box below."),
+        ("select", "enter", "Walk there", "Puts the box into the middle; there, shows its values."),
+    ),
 )
 _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
 
@@ -47,8 +50,8 @@ class GraphSketch(PaintedLines, can_focus=True):
     class Chosen(Message):
         """Enter on a box."""
 
-    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="sketch")
         self._found: Neighbourhood | None = None
         self._row: Callable[[Related], TensorRow] = lambda related: related.tensor
         self._cursor = 0

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar, Final, overload
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from rich.style import Style
 from rich.text import Text
 from textual import events, on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.arrays import Int32, Mask
+from tui_debugger.arrays import Mask
 from tui_debugger.diagnose.compare import ComparedTensor
-from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace, StepReport
+from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace
 from tui_debugger.diagnose.runs.text import (
     ROW_TITLES,
     counts_text,
@@ -34,16 +33,16 @@ from tui_debugger.diagnose.runs.tree import GLYPHS, WORDS, Show, StepTree, TreeH
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.session.comparison import ComparedRun, RunComparison, check_comparable
-from tui_debugger.text.clean import clean, clean_lines
+from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, named, number, plural
 from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
-from tui_debugger.tui.export import Extract
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
+from tui_debugger.tui.export import Extract, RowsOnDemand
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
-from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
+from tui_debugger.tui.widgets.open_tree import OpenTree, Visible, same_entry
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
@@ -55,36 +54,35 @@ GROUP: Final = "Two runs"
 CHOOSE: Final = "w chooses another run"
 
 
-def _action(id_: str, keys: str, title: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, GROUP)
-
-
 ACTIONS: Final[tuple[Action, ...]] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    _action("other", "w", "Another run", "Chooses the run to compare with."),
-    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
-    _action("finding(-1)", "N", "Difference before", "To where the difference before begins."),
-    *(
-        _action(f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
-        for show, text in (
-            (Show.FINDINGS, "Shows only nodes where differences begin."),
-            (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
-            (Show.ALL, "Shows all nodes."),
-            (Show.ONE_SIDED, "Shows what only one of the runs has."),
-            (Show.DOUBTS, "Shows what cannot be judged."),
-        )
+    *view_actions(
+        GROUP,
+        ("other", "w", "Another run", "Chooses the run to compare with."),
+        ("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
+        ("finding(-1)", "N", "Difference before", "To where the difference before begins."),
+        *(
+            (f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
+            for show, text in (
+                (Show.FINDINGS, "Shows only nodes where differences begin."),
+                (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
+                (Show.ALL, "Shows all nodes."),
+                (Show.ONE_SIDED, "Shows what only one of the runs has."),
+                (Show.DOUBTS, "Shows what cannot be judged."),
+            )
+        ),
+        ("step(-1)", "[", "Step back", "One compared step back."),
+        ("step(1)", "]", "Step forward", "One compared step forward."),
+        ("rank(-1)", "<", "Previous rank", "One compared rank back."),
+        ("rank(1)", ">", "Next rank", "One compared rank on."),
+        ("fold", "space", "Open, close", "Opens or closes the scope under the cursor; Enter does the same."),
+        ("fold_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
+        ("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
+        ("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
+        ("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
     ),
-    _action("step(-1)", "[", "Step back", "One compared step back."),
-    _action("step(1)", "]", "Step forward", "One compared step forward."),
-    _action("rank(-1)", "<", "Previous rank", "One compared rank back."),
-    _action("rank(1)", ">", "Next rank", "One compared rank on."),
-    _action("fold", "space", "Open, close", "Opens or closes the scope under the cursor; Enter does the same."),
-    _action("fold_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-    _action("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
-    _action("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
-    _action("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
-    _action("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
 )
 HINTS: Final = (
     *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),
@@ -138,30 +136,13 @@ def _quiet(both: StepTree) -> Mask | None:
     return None if quiet.all() else quiet
 
 
-def _opened(both: StepTree) -> OpenTree:
-    return OpenTree.fresh(both.tree, _quiet(both))
-
-
-class TreeRows:
+class TreeRows(Visible):
     """Entries of a tree as rows; only visible ones are made."""
 
     def __init__(self, tree: StepTree, opened: OpenTree) -> None:
+        super().__init__(opened.visible().indices)
         self.tree = tree
         self.opened = opened.opened
-        self.entries: Int32 = opened.visible().indices
-
-    @property
-    def row_count(self) -> int:
-        return len(self.entries)
-
-    def key(self, index: int) -> int:
-        return int(self.entries[index])
-
-    def find(self, key: Hashable) -> int:
-        if not isinstance(key, int):
-            return -1
-        row = int(np.searchsorted(self.entries, key))
-        return row if row < len(self.entries) and int(self.entries[row]) == key else -1
 
     def cells(self, index: int) -> Sequence[Cell]:
         entry, both = self.key(index), self.tree
@@ -204,8 +185,7 @@ def _numbers(item: JudgedNode | OneSided, style: Style) -> list[Cell]:
 class RunsView(View):
     """Both runs: the headline, the tree, the path."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsView {
         #answer { text-style: bold; max-height: 3; }
@@ -237,9 +217,7 @@ class RunsView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="answer")
-        yield PlainLine(id="why")
-        yield PlainLine(id="where")
+        yield from plain_lines("answer", "why", "where")
         yield TreeTable(COLUMNS, id="tree")
         yield PlainLine(id="node")
         yield VirtualTable(PATH_COLUMNS, id="path")
@@ -279,7 +257,7 @@ class RunsView(View):
         return self.query_one("#path", VirtualTable)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- the other run -----------------------------------------------------------------------------
 
@@ -287,13 +265,13 @@ class RunsView(View):
         from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 
         try:
-            check_comparable(self.host.session)
+            check_comparable(self.session)
         except TdbgError as error:
             self.failed(error)
             return
         if self.working:
             self.action_cancel()
-        this = self.host.session.info.path
+        this = self.session.info.path
         known: list[Overview] = []
         prompt = RunPrompt(this)
 
@@ -316,7 +294,7 @@ class RunsView(View):
         """Compares with a run; names, steps and ranks are mapped as in the last comparison."""
         before = self.comparison
         against = ComparedRun(path) if before is None else ComparedRun(path, before.options, before.repeat)
-        self.host.comparison = RunComparison(self.host.session, against)
+        self.host.comparison = RunComparison(self.session, against)
         if before is not None:
             before.close()
         self._forget()
@@ -368,8 +346,8 @@ class RunsView(View):
         self.set_class(True, "-empty-handed")
         where = f"\n{clean(error.where)}" if error.where else ""
         hint = f"{clean(error.hint)}  ·  " if error.hint else ""
-        self._line("answer", Content.styled(f"{theme.UNCERTAIN_GLYPH} {clean(error.what)}{where}", theme.ORANGE))
-        self._line("why", Content(f"{hint}{CHOOSE}" if self.comparison is not None else hint.removesuffix("  ·  ")))
+        self.show_line("answer", Content.styled(f"{theme.UNCERTAIN_GLYPH} {clean(error.what)}{where}", theme.ORANGE))
+        self.show_line("why", Content(f"{hint}{CHOOSE}" if self.comparison is not None else hint.removesuffix("  ·  ")))
         self.table.set_empty("nothing was compared")
 
     def action_cancel(self) -> None:
@@ -410,7 +388,8 @@ class RunsView(View):
         if both is not old:
             entry = self.table.cursor_key
             before = self._opened
-            self._opened = _opened(both) if before is None else before.carried_to(both.tree, _quiet(both))
+            quiet = _quiet(both)
+            self._opened = OpenTree.fresh(both.tree, quiet) if before is None else before.carried_to(both.tree, quiet)
             self._both, self.at = both, place
             self._arrange()
             if old is not None and isinstance(entry, int) and 0 <= entry < len(old.tree):
@@ -453,15 +432,6 @@ class RunsView(View):
         table.move_to_key(entry)
         table.show_from(table.cursor_row - table.page // 3)
 
-    def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
-
-    def _put(self, name: str, text: str) -> None:
-        """Shows a line of constant height: Textual lays out nothing."""
-        line = self.query_one(f"#{name}", PlainLine)
-        if str(line.content) != text:
-            line.update(clean_lines(text), layout=False)
-
     def _show_head(self) -> None:
         comparison, report = self.comparison, self.report
         if comparison is None:
@@ -469,7 +439,7 @@ class RunsView(View):
         asked = shorten(options_text(comparison.options, comparison.repeat), max(self.size.width // 3, 16))
         room = max(self.size.width - 30 - len(asked), 16)
         self.set_heading(
-            f"Two runs: A is {shorten(self.host.session.info.path, room // 2)}, "
+            f"Two runs: A is {shorten(self.session.info.path, room // 2)}, "
             f"B is {shorten(comparison.path, room // 2)}" + (f"; {asked}" if asked else "")
         )
         if report is None:
@@ -483,12 +453,12 @@ class RunsView(View):
         colour = theme.BLUE if state is TreeState.SAME else theme.ORANGE
         if not comparison.whole and not report.findings:
             lines, colour = ["nothing that differs by more than rounding"], theme.GREY
-        self._line("answer", Content.styled(f"{GLYPHS[state]} {so_far}{lines[0]}", colour))
+        self.show_line("answer", Content.styled(f"{GLYPHS[state]} {so_far}{lines[0]}", colour))
         more = [line.strip() for line in lines[1:]]
         told = [*more[:4], counts_text(report), coverage_text(report)]
         if low:
             told = ["  ".join(more[:2]), f"{counts_text(report)}; {coverage_text(report)}"]
-        self._line("why", Content("\n".join(filter(None, map(clean, told)))))
+        self.show_line("why", Content("\n".join(filter(None, map(clean, told)))))
 
     def _show_where(self) -> None:
         both, report = self._both, self.report
@@ -509,10 +479,12 @@ class RunsView(View):
         words.append(f"all {total}" if self.show_only is Show.ALL else part)
         words += [plural(len(report.findings), "difference") + " (n)"] if report.findings else []
         words += [plural(len(report.doubts), "doubt") + " (!)"] if report.doubts else []
-        self._put("where", "  ·  ".join(words))
+        self.put_line("where", "  ·  ".join(words))
         words = [f"{GLYPHS[state]} {WORDS[state]}" for state in _LEGEND]
         wide = self.size.width >= _WIDE
-        self._put("legend", ("  " if wide else " ").join([*words, "A B only in one run" if wide else "A B only there"]))
+        self.put_line(
+            "legend", ("  " if wide else " ").join([*words, "A B only in one run" if wide else "A B only there"])
+        )
 
     # -- the node under the cursor -------------------------------------------------------------------
 
@@ -553,10 +525,10 @@ class RunsView(View):
         if row < 0:
             entry = self.table.cursor_key
             path = clean(both.tree.path(entry)) if isinstance(entry, int) and 0 <= entry < len(both.tree) else ""
-            self._put("node", path)
+            self.put_line("node", path)
             return
         room = max(self.size.width - 4, 20)
-        self._put("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
+        self.put_line("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
 
     def _origin_here(self, both: StepTree) -> DiffFinding | None:
         """Returns the difference whose path is shown while the cursor is on none: the last one, else the first."""
@@ -608,12 +580,11 @@ class RunsView(View):
         key = both.keys(row, self.finding_here)[0] if both is not None and row >= 0 else None
         if key is None:
             return self.about
-        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+        return self.target_of(key)
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
+    def _selected(self) -> None:
         """Handles Enter: opens a scope, or compares both tensors of a node."""
-        event.stop()
         both, row, comparison = self._both, self.row, self.comparison
         if both is None or comparison is None:
             return
@@ -741,9 +712,9 @@ class RunsView(View):
         if comparison is None or report is None:
             return None
         kinds = comparison.kinds or [("", "")] * len(report.findings)
-        text = list(markdown_lines(report, kinds, (self.host.session.info.path, comparison.path)))
+        text = list(markdown_lines(report, kinds, (self.session.info.path, comparison.path)))
         one = self._names(self._both, self.row) if self._both is not None and self.row >= 0 else ""
-        return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _NodeRows(report), markdown=True)
+        return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _node_rows(report), markdown=True)
 
 
 def _hop_cells(both: StepTree, numbered: tuple[int, TreeHop]) -> Sequence[Cell]:
@@ -757,27 +728,14 @@ def _hop_cells(both: StepTree, numbered: tuple[int, TreeHop]) -> Sequence[Cell]:
     return [mark, path, *_numbers(both.items[hop.row], style), Text(more, theme.DIM)]
 
 
-class _NodeRows(Sequence[Sequence[object]]):
-    """A row for every pair of nodes and step, made when it is written."""
+def _node_rows(report: RunsReport) -> RowsOnDemand:
+    """Returns a row for every pair of nodes and step."""
+    pairs = [(step, judged) for step in report.steps for judged in step.judged]
 
-    def __init__(self, report: RunsReport) -> None:
-        self._report = report
-
-    @cached_property
-    def _pairs(self) -> list[tuple[StepReport, JudgedNode]]:
-        return [(step, judged) for step in self._report.steps for judged in step.judged]
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    @overload
-    def __getitem__(self, index: int) -> Sequence[object]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sequence[object]]: ...
-    def __getitem__(self, index: int | slice) -> Sequence[object] | Sequence[Sequence[object]]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        step, judged = self._pairs[index]
-        runs = zip(self._report.runs, step.place[:2], (judged.match.a, judged.match.b), strict=True)
+    def row(at: int) -> Sequence[object]:
+        step, judged = pairs[at]
+        runs = zip(report.runs, step.place[:2], (judged.match.a, judged.match.b), strict=True)
         one, other = (run.nodes(rank).names[row] for run, rank, row in runs)
         return node_cells(step, judged, (one, other))
+
+    return RowsOnDemand(len(pairs), row)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from textual import events, on
-from textual.binding import BindingType
-from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.diagnose.runs.results import RunsReport, StepPlace
@@ -17,8 +15,8 @@ from tui_debugger.diagnose.runs.tree import TimesMap, pair_text, steps_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import HeatTable
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.actions import Action, bindings, fine, moves, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.actions import FINE, MOVES, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.values.heat_map import HeatMap, legend_of
 from tui_debugger.tui.views.view import View
@@ -30,15 +28,18 @@ if TYPE_CHECKING:
 
 GROUP: Final = "Heat map of two runs (t there)"
 ACTIONS: Final[tuple[Action, ...]] = (
-    *(action for action in moves(GROUP) if action.id not in {"page(0,-1)", "page(0,1)"}),
-    view_action("zoom(1)", "Zoom in", "+ =", "Larger cells.", GROUP),
-    view_action("zoom(-1)", "Zoom out", "-", "Smaller cells.", GROUP),
-    view_action("strongest(1)", "Next", "n", "To the next node and step with more error than is expected.", GROUP),
-    view_action("strongest(-1)", "Before", "N", "To the one before.", GROUP),
-    view_action("rank(-1)", "Previous rank", "<", "One compared rank back.", GROUP),
-    view_action("rank(1)", "Next rank", ">", "One compared rank on.", GROUP),
-    fine(GROUP),
-    view_action("choose", "Go there", "enter", "Back to both trees, to this node and step.", GROUP),
+    *view_actions(
+        GROUP,
+        *(row for row in MOVES if row[0] not in {"page(0,-1)", "page(0,1)"}),
+        ("zoom(1)", "+ =", "Zoom in", "Larger cells."),
+        ("zoom(-1)", "-", "Zoom out", "Smaller cells."),
+        ("strongest(1)", "n", "Next", "To the next node and step with more error than is expected."),
+        ("strongest(-1)", "N", "Before", "To the one before."),
+        ("rank(-1)", "<", "Previous rank", "One compared rank back."),
+        ("rank(1)", ">", "Next rank", "One compared rank on."),
+        FINE,
+        ("choose", "enter", "Go there", "Back to both trees, to this node and step."),
+    ),
 )
 EXPECTED: Final = 3.0
 """Error divided by the expected error from which ``n`` stops at a cell: see ``diagnose.runs.judge.INTRODUCED``."""
@@ -47,8 +48,7 @@ EXPECTED: Final = 3.0
 class RunsMapView(View):
     """All steps of two runs at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsMapView {
         #where { height: 1; color: $text-muted; }
@@ -82,9 +82,8 @@ class RunsMapView(View):
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
-        yield HeatMap(self.work, id="map")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="legend")
+        yield HeatMap(self.work)
+        yield from plain_lines("cell", "legend")
 
     def on_mount(self) -> None:
         self.map.focus()
@@ -106,7 +105,7 @@ class RunsMapView(View):
         levels = np.nan_to_num(times.levels, nan=0.0, posinf=np.inf)
         width = max(min(self.size.width // 3, 40), 12)
         if not levels.size:
-            self._line("cell", "no node was compared")
+            self.show_line("cell", "no node was compared")
             return
         row = times.nodes.index(self._node) if self._node in times.nodes else 0
         column = next((at for at, place in enumerate(times.places) if place.step_a == self._place.step_a), 0)
@@ -119,11 +118,8 @@ class RunsMapView(View):
         self.map.set_table(table, (row, column))
         rank = f"{pair_text('rank', *times.places[0][:2])}  ·  " if len(steps_of(self.report)) > 1 else ""
         size = f"{plural(len(times.nodes), 'node')} down, {plural(len(times.places), 'step')} across"
-        self._line("where", f"{rank}{size}  ·  colours are powers of ten above what is expected")
+        self.show_line("where", f"{rank}{size}  ·  colours are powers of ten above what is expected")
         self._show_cell()
-
-    def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
 
     @on(HeatMap.CursorMoved)
     def _moved(self, event: HeatMap.CursorMoved) -> None:
@@ -155,8 +151,8 @@ class RunsMapView(View):
         value, step = float(times.times[here]), times.places[here[1]].step_a
         how = "not compared" if np.isnan(value) else f"error ÷ expected {times_text(value)}"
         head = f"{worst}step {step}  {how}  "
-        self._line("cell", clean(head) + shorten(times.names[here[0]], max(self.size.width - len(head) - 4, 12)))
-        self._line("legend", legend_of(self.map))
+        self.show_line("cell", clean(head) + shorten(times.names[here[0]], max(self.size.width - len(head) - 4, 12)))
+        self.show_line("legend", legend_of(self.map))
 
     # -- keys ----------------------------------------------------------------------------------------
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import groupby
-from typing import ClassVar, Final
+from typing import Final
 
 from rich.style import Style
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.trajectory import (
@@ -31,11 +30,11 @@ from tui_debugger.diagnose.trajectory import (
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
+from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 _SHOWN: Final = ("weight", "steps", "growth", "update", "remarks", "last norm", "last update", "cosine", "eff. rank")
@@ -46,17 +45,19 @@ _GROUP = "Weights over the steps"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("values", "Values", "v", "Opens the values of the weight.", _GROUP),
-    view_action("remarks_only", "Remarks only", "x", "Only weights that something sets apart, or all again.", _GROUP),
-    view_action("sort", "Order", "s", "Those that move most first, or in the order of the run again.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("values", "v", "Values", "Opens the values of the weight."),
+        ("remarks_only", "x", "Remarks only", "Only weights that something sets apart, or all again."),
+        ("sort", "s", "Order", "Those that move most first, or in the order of the run again."),
+    ),
 )
 
 
 class TrajectoryView(View):
     """Follows all weights over all steps. Enter opens the trend of the weight under the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = """
     TrajectoryView {
         #answer { max-height: 4; text-style: bold; }
@@ -71,19 +72,15 @@ class TrajectoryView(View):
         *(("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.found: Trajectory | None = None
-        self.remarks_only = False
-        self.most_first = False
-        self._placed = False
+    found: Trajectory | None = None
+    remarks_only = False
+    most_first = False
+    _placed = False
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="answer")
         yield VirtualTable((), empty="", id="weights")
-        yield PlainLine(id="here")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="covered")
+        yield from plain_lines("here", "legend", "covered")
 
     @property
     def table(self) -> VirtualTable:
@@ -94,7 +91,7 @@ class TrajectoryView(View):
         self.look_again()
 
     def look_again(self) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> Trajectory:
             return trajectory(session, session.pairs(), progress)
@@ -102,15 +99,17 @@ class TrajectoryView(View):
         self.work_anew("following the weights", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- showing -----------------------------------------------------------------------------------
 
     def _show(self, found: Trajectory) -> None:
         self.found = found
-        self._line("answer", headline(found))
-        self._line("covered", "\n".join([coverage_text(found), *(f"cannot judge: {each}" for each in doubts(found))]))
-        self._line("legend", LEGEND if found.weights else "")
+        self.show_line("answer", headline(found))
+        self.show_line(
+            "covered", "\n".join([coverage_text(found), *(f"cannot judge: {each}" for each in doubts(found))])
+        )
+        self.show_line("legend", LEGEND if found.weights else "")
         self._show_rows()
         if not self._placed:
             self._placed = True
@@ -120,9 +119,6 @@ class TrajectoryView(View):
     def _is_about(self, weight: WeightPath) -> bool:
         key = self.about.key
         return (weight.key.rank, weight.key.graph, weight.key.node) == (key.rank, key.graph, key.node)
-
-    def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(text)
 
     def on_resize(self) -> None:
         if self.found is not None:
@@ -150,14 +146,14 @@ class TrajectoryView(View):
     def _show_here(self) -> None:
         found, weight = self.found, self.weight
         if found is None or weight is None:
-            self._line("here", "")
+            self.show_line("here", "")
             return
         at = int(str(self.table.cursor_key))
         row = dict(zip(TITLES, cells(found, at, 1), strict=True))
         words = [f"{row['weight']}  {row['shape']}  norm {row['first norm']} to {row['last norm']}"]
         words += [f"update {row['update']}, last {row['last update']}", f"cosine {row['cosine']}"]
         words += [f"effective rank {row['eff. rank']}"] if weight.meta and len(weight.meta.shape) > 1 else []
-        self._line("here", "  ·  ".join([*words, *filter(None, [row["remarks"]])]))
+        self.show_line("here", "  ·  ".join([*words, *filter(None, [row["remarks"]])]))
 
     @property
     def weight(self) -> WeightPath | None:
@@ -178,8 +174,7 @@ class TrajectoryView(View):
         self._show_here()
 
     @on(VirtualTable.RowSelected)
-    def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         self._open("trend")
 
     def action_values(self) -> None:

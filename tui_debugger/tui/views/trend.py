@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from textual import on
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
@@ -45,8 +43,8 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_actions
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -62,24 +60,22 @@ if TYPE_CHECKING:
 
 ACTIONS: Final[tuple[Action, ...]] = (
     SEARCH_VIEW,
-    *(
-        view_action(id_, title, keys, text, "Through the steps")
-        for id_, keys, title, text in (
-            ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
-            ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
-            ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
-            ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
-            ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
-            ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
-            ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
-            ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
-            ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
-            ("turn", "tab", "Next tensor", "The table shows the next tensor."),
-            ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
-            ("bad(-1)", "N", "Bad step before", "To the bad step before."),
-            ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
-            ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
-        )
+    *view_actions(
+        "Through the steps",
+        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+        ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
+        ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
+        ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
+        ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
+        ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
+        ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
+        ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
+        ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
+        ("turn", "tab", "Next tensor", "The table shows the next tensor."),
+        ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
+        ("bad(-1)", "N", "Bad step before", "To the bad step before."),
+        ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
+        ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
     ),
 )
 HINTS: Final = (
@@ -95,12 +91,8 @@ HINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tensor that can be added."""
-
-    text: str
-    key: TensorKey
+Offers = Mapping[TensorKey, str]
+"""The tensors that can be added, with their texts."""
 
 
 def _short(key: TensorKey, *, with_graph: bool = False) -> str:
@@ -109,19 +101,19 @@ def _short(key: TensorKey, *, with_graph: bool = False) -> str:
     return f"{leaf}  {scope}" if scope else leaf
 
 
-def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+def any_node(session: Session, key: TensorKey, _row: int) -> Offers:
     """Returns the first output of every node of the rank, in execution order."""
     nodes = session.nodes(key.rank)
     rows = np.flatnonzero(nodes.watchable)
     several = len(nodes.graphs) > 1
-    offers = []
+    offers = {}
     for row in rows[np.argsort(nodes.order[rows], kind="stable")].tolist():
         found = TensorKey(key.rank, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, key.step)
-        offers.append(Offer(_short(found, with_graph=several), found))
+        offers[found] = _short(found, with_graph=several)
     return offers
 
 
-def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
+def same_node(session: Session, key: TensorKey, row: int) -> Offers:
     """Returns the stored inputs, outputs and parameters of the node at a step."""
     rows = session.tensor_rows(key.rank, key.step, row)
     found: dict[TensorKey, str] = {}
@@ -129,20 +121,20 @@ def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
         if each.index >= 0:
             words = f"{each.role}:{each.slot}"
             found.setdefault(each.key.at_step(key.step), f"{words:<8} {_short(each.key)}")
-    return [Offer(text, tensor) for tensor, text in found.items()]
+    return found
 
 
-def relatives_of(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+def relatives_of(session: Session, key: TensorKey, _row: int) -> Offers:
     """Returns the tensor's weight, gradient and optimizer state."""
-    return [Offer(f"{word:<9} {_short(tensor)}", tensor) for word, tensor in related(session, key)]
+    return {tensor: f"{word:<9} {_short(tensor)}" for word, tensor in related(session, key)}
 
 
-def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    return [
-        Offer(f"rank {rank}", dataclasses.replace(key, rank=rank))
+def other_ranks(session: Session, key: TensorKey, _row: int) -> Offers:
+    return {
+        replace(key, rank=rank): f"rank {rank}"
         for rank in session.ranks()
         if rank != key.rank and session.nodes(rank).find(key.node, key.graph) >= 0
-    ]
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +146,7 @@ class TensorSwitch:
     """
 
     title: str
-    offers: Callable[[Session, TensorKey, int], Sequence[Offer]]
+    offers: Callable[[Session, TensorKey, int], Offers]
     nothing: str = "there is no other one"
 
 
@@ -322,8 +314,7 @@ WIDE: Final = 150
 class TrendView(View):
     """One or several tensors through the steps."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = f"""
     TrendView {{
         #legend {{ height: auto; max-height: 9; }}
@@ -358,10 +349,9 @@ class TrendView(View):
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="legend")
         with Container(id="both"):
-            yield Plots(id="plots")
+            yield Plots()
             yield TrendTable(COLUMNS, empty="nothing was read yet", id="steps")
-        yield PlainLine(id="here")
-        yield PlainLine(id="facts")
+        yield from plain_lines("here", "facts")
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -389,16 +379,11 @@ class TrendView(View):
         key = self.table.cursor_key
         return key if isinstance(key, tuple) else None
 
-    def _put(self, name_: str, content: Content | str) -> None:
-        line = self.query_one(f"#{name_}", PlainLine)
-        if name_ == "legend" or str(line.content) != str(content):
-            line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
-
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows a line; notes replace the facts: a line that comes and goes would draw every plot again."""
         super().say("" if note else text, note=note)
         if note and text:
-            self._put("facts", clean(text))
+            self.put_line("facts", clean(text))
         else:
             self._show_facts()
 
@@ -411,7 +396,7 @@ class TrendView(View):
             self._catching_up = False
             return
         self._catching_up = quietly
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> Series:
             return trend(session, part.key, part.steps, scaled(progress, part.done, part.total, len(part.steps)))
@@ -441,7 +426,7 @@ class TrendView(View):
         stopped = self.overlay.reading is not None and not self._catching_up
         for rank in ranks:
             every = rank in changes.ranks
-            self.overlay.renew(rank, self.host.session.steps(rank) if every else changes.steps_of(rank))
+            self.overlay.renew(rank, self.session.steps(rank) if every else changes.steps_of(rank))
         if changes.results:
             self.work_quietly(self._with_hits(), partial(self._followed, stopped=stopped))
         else:
@@ -457,14 +442,14 @@ class TrendView(View):
             self._read_on(quietly=True)
 
     def _with_hits(self) -> Callable[[ProgressFn], list[Series]]:
-        session, shown_now = self.host.session, tuple(self.overlay.shown)
+        session, shown_now = self.session, tuple(self.overlay.shown)
         return lambda _: [with_hits(session, each) for each in shown_now]
 
     def _show(self) -> None:
         series = self.overlay.shown
         if not series:
             return
-        notes = self.host.session.run_notes(series[0].key.rank)
+        notes = self.session.run_notes(series[0].key.rank)
         groups = (*groups_for(len(series)), *note_groups(notes))
         first = self._first_group % len(groups)
         shown = [*groups[first:], *groups[:first]]
@@ -477,7 +462,8 @@ class TrendView(View):
         self._show_lines()
 
     def _show_lines(self) -> None:
-        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs))
+        content = legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs)
+        self.put_line("legend", content, anew=True)
         self._show_cursor()
         self._show_facts()
 
@@ -485,23 +471,23 @@ class TrendView(View):
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
         if series is None or point is None or index < 0:
-            self._put("here", "")
+            self.put_line("here", "")
             return
-        notes = self.host.session.notes_at(series.key.rank, point[0])
-        self._put("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
+        notes = self.session.notes_at(series.key.rank, point[0])
+        self.put_line("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
 
     def _show_facts(self) -> None:
         series = self.overlay.here
         if series is None:
             return
-        session = self.host.session
+        session = self.session
         missing = int((series.health == Health.UNCHECKED).sum())
         words = [about(series)]
         if not (self.overlay.is_complete(series.key) or self._catching_up):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
             words.append(f"{missing:,} not checked: r checks them")
-        self._put("facts", "  ·  ".join(words))
+        self.put_line("facts", "  ·  ".join(words))
 
     @on(VirtualTable.RowHighlighted)
     def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
@@ -511,7 +497,6 @@ class TrendView(View):
 
     @on(Plots.Clicked)
     def _pointed(self, event: Plots.Clicked) -> None:
-        event.stop()
         series = self.overlay.here
         if series is not None and len(series.steps):
             self.table.move_to(int(np.abs(series.steps - event.step).argmin()))
@@ -525,13 +510,12 @@ class TrendView(View):
         if series is None or point is None:
             return self.about
         key = series.key_at(*point)
-        known = self.host.session.known([(key.rank, key.step)])
+        known = self.session.known([(key.rank, key.step)])
         at = known.hits.find(key) if known is not None else -1
         return ViewTarget.of_hit(known.hits[at]) if known is not None and at >= 0 else ViewTarget(key, series.row)
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _selected(self) -> None:
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
         if series is None or index < 0 or series.state[index] == PointState.ABSENT:
@@ -552,7 +536,7 @@ class TrendView(View):
         if not series:
             return
         own = len(groups_for(len(series)))
-        if not note_groups(self.host.session.run_notes(series[0].key.rank)):
+        if not note_groups(self.session.run_notes(series[0].key.rank)):
             self.say("nothing was noted of this run, and no loss was recognised", note=True)
             return
         self._first_group = 0 if self._first_group == own else own
@@ -592,19 +576,17 @@ class TrendView(View):
 
     def action_over(self, which: str) -> None:
         kind, target = KINDS[which], self.target_here
-        offers = kind.offers(self.host.session, target.key, target.row)
-        new = [offer for offer in offers if not self.overlay.has(offer.key)]
+        offers = kind.offers(self.session, target.key, target.row)
+        new = [key for key in offers if not self.overlay.has(key)]
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)
         elif len(self.overlay.keys) >= MOST:
             self.say(f"{MOST} tensors are as many as can be told apart: x takes one away", note=True)
         elif len(new) == 1:
-            self._add(new[0].key)
+            self._add(new[0])
         else:
-            self.app.push_screen(
-                ChoiceScreen(kind.title, [offer.text for offer in new]),
-                lambda index: self._add(new[index].key) if index is not None else None,
-            )
+            screen = ChoiceScreen(kind.title, [offers[key] for key in new])
+            screen.ask(self.app, lambda index: self._add(new[index]))
 
     def _add(self, key: TensorKey) -> None:
         self.overlay.add(key)
@@ -633,7 +615,7 @@ class TrendView(View):
         if self.overlay.reading is not None:
             self._read_on()
             return
-        session = self.host.session
+        session = self.session
         if not session.watchpoints.enabled():
             self.say("no watchpoint is enabled: NaN and Inf are marked anyway", note=True)
             return
@@ -666,4 +648,4 @@ class TrendView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", PlainLine).content))
+        return extract_of(self.overlay, self.plots.drawings, str(self.text_line("here").content))

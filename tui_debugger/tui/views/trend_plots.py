@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -61,15 +62,14 @@ class Plots(PaintedLines):
 
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
 
+    @dataclass
     class Clicked(Message):
         """The mouse pointed at a step, which may lie between two runs."""
 
-        def __init__(self, step: float) -> None:
-            super().__init__()
-            self.step = step
+        step: float
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="plots")
         self.drawings: tuple[TrendPlot, ...] = ()
         self._series: Sequence[Series] = ()
         self._groups: Sequence[Group] = ()

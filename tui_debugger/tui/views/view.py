@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.session.export_files import save_npy
+from tui_debugger.session.export_graph import write_table, write_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import percent
-from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings, shown_key
+from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_actions, shown_key
 from tui_debugger.tui.dialogs.modal import Modal
+from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
+from tui_debugger.tui.export import (
+    Extract,
+    copy_to_clipboard,
+    export_problem,
+    listed,
+    screenshot,
+    suffixes,
+    svg_of,
+    write_picture,
+)
+from tui_debugger.tui.views.registry import ViewTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +43,6 @@ if TYPE_CHECKING:
     from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
-    from tui_debugger.tui.export import Extract
-    from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
 
 
@@ -49,16 +62,14 @@ class ViewChanges:
     results: bool = False
 
     @classmethod
-    def of_dump(cls, changes: Changes) -> ViewChanges:
-        """Treats every pair with new files as rewritten: a new file may replace a file that was read before."""
-        pairs = frozenset((*changes.new_steps, *changes.grown_steps))
-        return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
+    def of(cls, changes: Changes, renewed: Iterable[Pair] | None = None) -> ViewChanges:
+        """Returns the changes; only tensors of the ``renewed`` pairs of a live training may have other values.
 
-    @classmethod
-    def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
-        """Returns the changes of a live training: only tensors of the ``renewed`` pairs may have other values."""
+        In a dump (None) a new file may replace a file that was read before.
+        """
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
-        return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
+        rewritten = pairs if renewed is None else frozenset(renewed)
+        return cls(pairs, rewritten, frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     def __or__(self, other: ViewChanges) -> ViewChanges:
         return ViewChanges(
@@ -70,6 +81,10 @@ class ViewChanges:
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
+
+    @property
+    def anywhere(self) -> bool:
+        return bool(self.pairs or self.ranks)
 
     def up_to(self, step: int) -> bool:
         """Tells whether tensors at ``step`` or before it may be different, on any rank."""
@@ -103,6 +118,7 @@ class SeenResults:
 T = TypeVar("T")
 RUN_CHANGED = "the run has changed"
 CHECKED = "new check results"
+_NOTHING = "there is nothing here yet"
 
 
 class ViewHost(Protocol):
@@ -143,9 +159,14 @@ class View(Modal[None]):
     """A screen about one tensor (``about``) or the run. Esc stops work, then goes back."""
 
     FULL = True
-    BINDINGS: ClassVar[list[BindingType]] = [*opening_bindings(), *bindings(VIEW_ACTIONS)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(opening_actions()), *bindings(VIEW_ACTIONS)]
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
-    """The keys of this view alone, for its help page; bind them with ``actions.bindings``."""
+    """The keys of this view alone."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        if "OWN_ACTIONS" in vars(cls):
+            cls.BINDINGS = [*bindings(cls.OWN_ACTIONS)]
+        super().__init_subclass__(**named)
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """A subclass reads nothing here: it starts :meth:`work` in ``on_mount``."""
@@ -163,20 +184,27 @@ class View(Modal[None]):
     # -- what a view may override ------------------------------------------------------------------
 
     @property
+    def session(self) -> Session:
+        return self.host.session
+
+    @property
     def target_here(self) -> ViewTarget:
         """The tensor under the cursor, on which other views open; by default ``about``."""
         return self.about
 
+    def target_of(self, key: TensorKey) -> ViewTarget:
+        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
+
     def graph_words(self, key: TensorKey) -> str:
         """Returns the graph's name after two blanks if the tensor's rank has several graphs, else an empty string."""
-        session = self.host.session
+        session = self.session
         several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
         return f"  {clean(key.graph)}" if several else ""
 
     @property
     def dump(self) -> Path:
         """The directory of the run; nothing may be written into it."""
-        return Path(self.host.session.info.path)
+        return Path(self.session.info.path)
 
     def extract(self) -> Extract | None:
         """Returns the content for copy and export; None while there is none."""
@@ -301,7 +329,7 @@ class View(Modal[None]):
     def _catch_up(self) -> None:
         if self._job is not None or not self.is_open or self.app.screen is not self:
             return  # ``is_current`` is also true for a view below a dialog
-        edition = self.host.session.results_edition
+        edition = self.session.results_edition
         changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
         if changes:
@@ -343,11 +371,8 @@ class View(Modal[None]):
     def rows_changed(self, search: ListSearch) -> None:
         search.look_through()
 
-    def refuse_search(self, why: str) -> None:
+    def tell_search_error(self, why: str) -> None:
         self.say(why)
-
-    def accept_search(self) -> None:
-        self.say("")
 
     def search_changed(self) -> None:
         self.set_hints(self.hints)
@@ -378,6 +403,9 @@ class View(Modal[None]):
     def action_open(self, view: str) -> None:
         self.host.open(view, self.target_here)
 
+    def action_values(self) -> None:
+        self.host.open("values", self.target_here)
+
     def action_keys(self) -> None:
         from tui_debugger.tui.actions import view_help_actions
         from tui_debugger.tui.dialogs.pages import HelpScreen
@@ -386,23 +414,59 @@ class View(Modal[None]):
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:
-        from tui_debugger.tui.export import copy
-
-        copy(self, everything=False)
+        extract = self.extract()
+        self._copy(extract, "" if extract is None else extract.one)
 
     def action_copy_all(self) -> None:
-        from tui_debugger.tui.export import copy
+        extract = self.extract()
+        self._copy(extract, "" if extract is None else extract.text)
 
-        copy(self, everything=True)
+    def _copy(self, extract: Extract | None, text: str) -> None:
+        if not text:
+            nothing = "nothing under the cursor; U copies everything"
+            self.say(_NOTHING if extract is None else nothing, note=True)
+            return
+        try:
+            self.say(copy_to_clipboard(self.app, text), note=True)
+        except TdbgError as error:
+            self.say(f"{error.what}: e {error.hint}")
 
     def action_export(self) -> None:
-        from tui_debugger.tui.export import export
+        """Asks for a path and writes the view there, in the format of the suffix."""
+        extract = self.extract()
+        if extract is None:
+            self.say(_NOTHING, note=True)
+            return
+        if self.working:
+            self.say("something is still under way: wait for it, or stop it with Esc", note=True)
+            return
+        forms = suffixes(extract)
+        note = f"the suffix decides: {listed(forms)}; nothing is overwritten"
+        check = partial(export_problem, forms, self.dump)
+        prompt = TextPrompt("Export this view", extract.stem + forms[0], check, note=note)
+        prompt.ask(self.app, lambda text: self._write(extract, typed_path(text)))
 
-        export(self)
+    def _write(self, extract: Extract, path: Path) -> None:
+        suffix, array, dump = path.suffix.lower(), extract.array, self.dump
+
+        def work(job: Callable[[ProgressFn], Path]) -> None:
+            self.work("writing", job, lambda written: self.say(f"wrote {written}", note=True))
+
+        def draw() -> None:
+            picture = svg_of(self.app)
+            work(lambda _: write_picture(picture, path, dump))
+
+        if suffix == ".svg":
+            self.say("")
+            self.call_after_refresh(draw)  # the prompt and the last message must not be in the picture
+        elif suffix == ".npy" and array is not None:
+            work(lambda progress: save_npy(array(), path, dump, progress=progress))
+        elif suffix == ".csv":
+            work(lambda progress: write_table(extract.header, extract.rows, path, dump, progress))
+        else:
+            work(lambda _: write_text(extract.text.splitlines(), path, dump))
 
     def action_screenshot(self) -> None:
-        from tui_debugger.tui.export import screenshot
-
         if not self.working:
             self.say("")  # old messages do not belong in the picture
         name = type(self).__name__.removesuffix("Screen").removesuffix("View").lower()
@@ -434,7 +498,7 @@ class ValuesView(View):
         """Marks the view outdated if files of its tensors changed; most tensors of a growing step do not."""
         files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
-            session = self.host.session
+            session = self.session
             self.work_quietly(lambda _: rewritten(session, files), self._answered)
 
     def _answered(self, others: frozenset[TensorKey]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -305,12 +306,11 @@ class TabStrip(PaintedLines):
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
 
+    @dataclass
     class Chosen(Message):
         """A tab was clicked."""
 
-        def __init__(self, pane: str) -> None:
-            super().__init__()
-            self.pane = pane
+        pane: str
 
     def __init__(self) -> None:
         super().__init__(id="tabs")
@@ -344,17 +344,17 @@ class FooterBar(PaintedLines):
 
     DEFAULT_CSS = "FooterBar { height: 2; background: $panel; }"
 
+    @dataclass
     class Pressed(Message):
         """A key of the footer was clicked."""
 
-        def __init__(self, action: str) -> None:
-            super().__init__()
-            self.action = action
+        action: str
 
     def __init__(self) -> None:
         super().__init__(id="footer")
         self._keys: tuple[tuple[str, str, str], ...] = ()
-        self._notice: Text | None = None
+        self.notice = ""
+        self._style = theme.GOOD
         self._detail = ""
 
     def show(self, keys: Sequence[tuple[str, str, str]]) -> None:
@@ -366,34 +366,28 @@ class FooterBar(PaintedLines):
         """Shows the detail under the cursor if the pane has no edge for it."""
         if text != self._detail:
             self._detail = text
-            if self._notice is None:
+            if not self.notice:
                 self._refresh_line(0)
 
     def say(self, text: str, *, bad: bool = False) -> None:
-        style = theme.FINDING if bad else theme.GOOD
-        self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
+        self.notice, self._style = ("✗ " if bad else "") + clean(text), theme.FINDING if bad else theme.GOOD
         self._refresh_line(0)
 
     def clear_notice(self) -> None:
-        if self._notice is not None:
-            self._notice = None
+        if self.notice:
+            self.notice = ""
             self._refresh_line(0)
 
     def _refresh_line(self, y: int) -> None:
         self.refresh(Region(0, y, max(self.size.width, 1), 1))
 
-    @property
-    def notice(self) -> str:
-        return self._notice.plain if self._notice is not None else ""
-
     def render_line(self, y: int) -> Strip:
         """Draws a line; leaves out keys that do not fit, but never the last key (help)."""
         base, width = self.base_style, self.size.width
         if y == 0:
-            edge = Segment(" ", base)
-            if self._notice is not None:
-                return Strip(fit([edge, *segments_of(self._notice, base)], width, base))
-            return Strip(fit([edge, Segment(shorten(self._detail, max(width - 2, 1)), base + theme.DIM)], width, base))
+            detail = Segment(shorten(self._detail, max(width - 2, 1)), base + theme.DIM)
+            shown = Segment(self.notice, base + self._style) if self.notice else detail
+            return Strip(fit([Segment(" ", base), shown], width, base))
         segments: list[Segment] = [Segment(" ", base)]
         for key, title, _ in self._shown():
             segments += [Segment(key, base + theme.GOOD), Segment(f" {title}  ", base)]

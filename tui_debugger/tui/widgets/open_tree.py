@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Hashable
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
+from tui_debugger.graph.tree import ScopeTree
 
 OPEN_LIMIT = 60
 """A new tree opens scopes from the top until it shows this many lines."""
-
-
-class TreeLike(Protocol):
-    """The parts of ``graph.tree.ScopeTree`` that are needed; all arrays are in preorder."""
-
-    @property
-    def label(self) -> Sequence[str]:
-        """The last part of each entry's path."""
-
-    @property
-    def depth(self) -> npt.NDArray[np.int16]:
-        """Depth of each entry, 0 at the top."""
-
-    @property
-    def parent(self) -> npt.NDArray[np.int32]:
-        """Tree index of the parent, -1 at the top."""
-
-    @property
-    def size(self) -> npt.NDArray[np.int32]:
-        """Number of entries of the subtree, including the entry itself."""
-
-    @property
-    def row(self) -> npt.NDArray[np.int32]:
-        """Row in the node table, -1 for a scope."""
-
-    def path(self, i: int) -> str:
-        """Returns the path as it is shown."""
-
-    def index_of_row(self, row: int) -> int:
-        """Returns the tree index of a row of the node table."""
-
-    def visible(self, open: Mask, keep: Mask | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
-        """Returns the ascending tree indices of the visible entries."""
 
 
 class Visible:
@@ -70,7 +37,7 @@ class Visible:
 class OpenTree:
     """A tree with its open scopes and its filter."""
 
-    def __init__(self, tree: TreeLike, opened: Mask) -> None:
+    def __init__(self, tree: ScopeTree, opened: Mask) -> None:
         """Takes the mask ``opened`` over: this object changes it."""
         self.tree = tree
         self._open = opened
@@ -79,7 +46,7 @@ class OpenTree:
         self._nodes_before: npt.NDArray[np.int32] | None = None
 
     @classmethod
-    def fresh(cls, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
+    def fresh(cls, tree: ScopeTree, closed: Mask | None = None) -> OpenTree:
         """Opens scopes from the top, in execution order, up to ``OPEN_LIMIT`` lines.
 
         A scope with too many children stays closed, without closing its neighbours. Entries of ``closed`` (constants,
@@ -102,7 +69,7 @@ class OpenTree:
                 shown += int(children[index]) if fits else 0
         return cls(tree, opened)
 
-    def carried_to(self, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
+    def carried_to(self, tree: ScopeTree, closed: Mask | None = None) -> OpenTree:
         """Returns a grown tree with the same scopes open, by path."""
         if not self._open.any():
             return self.fresh(tree, closed)
@@ -159,7 +126,7 @@ class OpenTree:
         self.opened[below] = scopes & (not bool(self.opened[below][scopes].all()))
 
 
-def same_entry(old: TreeLike, index: int, new: TreeLike) -> int:
+def same_entry(old: ScopeTree, index: int, new: ScopeTree) -> int:
     """Returns the index in the new tree of an entry of the old tree, or -1."""
     row, path = int(old.row[index]), old.path(index)
     if row >= 0:

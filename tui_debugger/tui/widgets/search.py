@@ -48,11 +48,8 @@ class SearchOwner(Protocol):
     def rows_changed(self, search: ListSearch) -> None:
         """Counts the matches again after the rows changed; the cursor stays."""
 
-    def refuse_search(self, why: str) -> None:
-        """Shows an error of the search text."""
-
-    def accept_search(self) -> None:
-        """Removes the error: the text is valid again."""
+    def tell_search_error(self, why: str) -> None:
+        """Shows an error of the search text; an empty text: it is valid again."""
 
     def search_changed(self) -> None:
         """Updates the key hints after the end of a search."""
@@ -114,11 +111,11 @@ class ListSearch:
         except BadQueryError as error:
             self.bar.set_class(True, "-wrong")
             self._tell()
-            self._owner.refuse_search(error.what)
+            self._owner.tell_search_error(error.what)
             return
         if self.bar.has_class("-wrong"):
             self.bar.remove_class("-wrong")
-            self._owner.accept_search()
+            self._owner.tell_search_error("")
         if pattern != self.pattern:
             self.pattern, self._jump = pattern, True
             self._owner.look_for(self)

@@ -72,29 +72,6 @@ class TableRows(Protocol):
         """Returns the row of a key, or -1."""
 
 
-class ListRows:
-    """Rows over ready-made cells, for short lists."""
-
-    def __init__(self, rows: Sequence[Sequence[Cell]], keys: Sequence[Hashable] | None = None) -> None:
-        """``keys`` defaults to the row numbers."""
-        self._rows = rows
-        self._keys: Sequence[Hashable] = range(len(rows)) if keys is None else keys
-        self._index = {key: i for i, key in enumerate(self._keys)}
-
-    @property
-    def row_count(self) -> int:
-        return len(self._rows)
-
-    def cells(self, index: int) -> Sequence[Cell]:
-        return self._rows[index]
-
-    def key(self, index: int) -> Hashable:
-        return self._keys[index]
-
-    def find(self, key: Hashable) -> int:
-        return self._index.get(key, -1)
-
-
 class TableSearch(Protocol):
     """The search in a table, as the table knows it: see ``search.ListSearch``."""
 
@@ -169,6 +146,15 @@ class LazyRows(Generic[T]):
         return {self._key(item): at for at, item in enumerate(self._items)}
 
 
+class ListRows(LazyRows[int]):
+    """Rows over ready-made cells, for short lists."""
+
+    def __init__(self, rows: Sequence[Sequence[Cell]], keys: Sequence[Hashable] | None = None) -> None:
+        """``keys`` defaults to the row numbers."""
+        numbers = range(len(rows))
+        super().__init__(numbers, rows.__getitem__, (numbers if keys is None else keys).__getitem__)
+
+
 def _has_fingerprints(rows: TableRows) -> bool:
     return isinstance(rows, LazyRows) and rows.has_fingerprints
 
@@ -182,7 +168,7 @@ PAN_STEP = 8
 class VirtualTable(LineWindow, can_focus=True):
     """Rows with a cursor, drawn on demand; call ``redraw`` if only the contents of cells changed.
 
-    ``moved_to`` is called with the row instead of ``RowHighlighted``: at once after a key, so that it draws in the same
+    ``moved_to`` is called instead of ``RowHighlighted``: at once after a key, so that it draws in the same
     frame. ``emptied`` is called when the table has no row any more.
     """
 
@@ -190,14 +176,13 @@ class VirtualTable(LineWindow, can_focus=True):
 
     cursor_row: var[int] = var(0, init=False)
 
+    @dataclass
     class RowHighlighted(Message):
         """The cursor came to a row, or the row under the cursor was replaced by another."""
 
-        def __init__(self, table: VirtualTable, row: int, key: Hashable) -> None:
-            super().__init__()
-            self.table = table
-            self.row = row
-            self.key = key
+        table: VirtualTable
+        row: int
+        key: Hashable
 
         @property
         def control(self) -> VirtualTable:
@@ -227,7 +212,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._key: Hashable = None
         self._keyed = False
         self.search: TableSearch | None = None
-        self.moved_to: Callable[[int], None] | None = None
+        self.moved_to: Callable[[], None] | None = None
         self.emptied: Callable[[], None] | None = None
         self._telling = False
         self._pattern: SearchPattern | None = None
@@ -308,7 +293,7 @@ class VirtualTable(LineWindow, can_focus=True):
         if force or not self._keyed or key != self._key:
             self._keyed, self._key = True, key
             if force and self.moved_to is not None:
-                self.moved_to(self.cursor_row)
+                self.moved_to()
             elif self.moved_to is not None:
                 if not self._telling:
                     self._telling = True
@@ -321,7 +306,7 @@ class VirtualTable(LineWindow, can_focus=True):
     def _tell(self) -> None:
         self._telling = False
         if self.moved_to is not None and self.row_count:
-            self.moved_to(self.cursor_row)
+            self.moved_to()
 
     # -- moving ----------------------------------------------------------------------------------
 
