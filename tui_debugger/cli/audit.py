@@ -1,4 +1,4 @@
-"""``tdbg audit``: every known operator is computed again from its recorded inputs; what is wrong is named."""
+"""``tdbg audit``: computes every known operator again from its recorded inputs and names wrong outputs."""
 
 from __future__ import annotations
 
@@ -61,11 +61,10 @@ _EXITS: Final = {
     2: "cannot judge",
 }
 _FEW: Final = 20
-"""Findings and doubts that are listed for people."""
+"""The number of findings, and of doubts, that are listed for people."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(commands, "audit", "compute every operator again: which is wrong", DESCRIPTION, EPILOG)
     parser.add_argument("--node", metavar="NODE", help="only this node: its id, the end of it, or a part only it has")
     parser.add_argument(
@@ -159,7 +158,6 @@ def _coverage_columns() -> tuple[Column, ...]:
 
 
 def print_report(report: AuditReport, session: Session, arguments: argparse.Namespace) -> None:
-    """Prints everything, from the answer down."""
     from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,
@@ -193,7 +191,6 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
 
 
 def document(report: AuditReport, session: Session) -> dict[str, Any]:
-    """The JSON document."""
     from tui_debugger import __version__
     from tui_debugger.text.documents import plain
     from tui_debugger.text.rows import part_rows
@@ -239,7 +236,6 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
 
 
 def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
-    """A finding for JSON."""
     from tui_debugger.diagnose.audit import headline_text
     from tui_debugger.text.documents import plain
     from tui_debugger.text.rows import key_row
@@ -271,9 +267,8 @@ TITLES: Final = (
     *("rank", "step", "node", "kind", "fault", "slot", "r", "element_r", "index", "expected", "found"),
     *("inputs_sound", "difference_kind", "text"),
 )
-"""The columns of the table of findings, and keys of its rows."""
+"""The columns of the table of findings, and the keys of its rows."""
 COVERAGE_TITLES: Final = ("operator", "known", "checked", "wrong", "largest_r", "not_checked", "why")
-"""The columns of the table of coverage."""
 
 
 def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
@@ -285,11 +280,7 @@ def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
 
 
 def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
-    """Writes findings and coverage as the sheets of a workbook.
-
-    Raises:
-        TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
-    """
+    """Writes findings and coverage as sheets. Raises TdbgError if openpyxl is missing or the file cannot be written."""
     from tui_debugger.diagnose.audit import coverage_cells
     from tui_debugger.session.export_files import fresh_file
     from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
@@ -306,7 +297,7 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
 
 
 def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Namespace) -> Iterator[str]:
-    """Yields a report in Markdown, for an issue or a chat."""
+    """Yields the report in Markdown, for an issue or a chat."""
     from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,

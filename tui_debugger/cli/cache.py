@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows, empties or verifies the index, and returns the exit code.
-
-    Raises:
-        TdbgError: the words behind ``--cache`` are no action.
-    """
+    """Shows, empties or verifies the index. Raises TdbgError if the words after ``--cache`` are no action."""
     from tui_debugger.cache.store import default_directory
 
     arguments.path, why = default_directory()

@@ -36,36 +36,23 @@ from tui_debugger.text.writer import Meaning, meant, write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
 OUTCOMES = {outcome: meaning_of(outcome.exit_code) for outcome in Outcome}
-"""The meaning of a verdict, for its colour."""
 _ALLOW = {
     "unmatched": " (--allow-unmatched accepts that)",
     "unreadable": " (--allow-unreadable accepts that)",
     "uncomparable": " (--allow-unreadable accepts that)",
 }
 _NEAR = 5
-"""The number of hits that can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+"""Up to this number of hits the table can be read at a glance; the beginnings of a longer one are repeated below."""
 _FIRST = 3
-"""The number of them that are repeated."""
+"""The number of beginnings that are repeated next to the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
     """A finished or interrupted check.
 
-    Attributes:
-        path: what the user gave.
-        result: the check.
-        judgement: what it comes to.
-        pairs: how many (rank, step) were to be checked.
-        recommended: whether the recommended watchpoints were used.
-        asked: whether the user chose the watchpoints.
-        fail_on: ids of the conditions that count; empty: all.
-        disabled: watchpoints of files that were left out.
-        notices: what is missing or odd in the dump.
-        inventory: the entries under PATH that no reader claimed.
-        limits: what no verdict on it can tell.
-        graphs: whether there are several, so that a name alone may mean two nodes.
-        notes: the scalars of the steps that have any, recognised ones included.
+    ``pairs`` counts the (rank, step) to check; ``asked``: the user chose the watchpoints; an empty ``fail_on`` means all
+    conditions; ``limits``: what no verdict on this dump can tell, in sentences; ``notes``: scalars by step.
     """
 
     path: Path
@@ -89,7 +76,6 @@ class CheckReport:
 
 
 def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
-    """Prints it and returns the exit code."""
     for notice in report.notices:
         note(notice)
     if report.disabled:
@@ -113,7 +99,6 @@ def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
 
 
 def document(report: CheckReport) -> dict[str, Any]:
-    """The JSON document."""
     result, judgement = report.result, report.judgement
     return {
         **_head(report.path, report.exit_code, judgement.outcome),
@@ -187,7 +172,7 @@ _VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOU
 
 
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
-    """The name comes last: it is the longest, and stays whole for those who copy it into ``tdbg show``."""
+    """The cells of a hit. The name comes last and stays whole, so that it can be copied into ``tdbg show``."""
     key = hit.key
     origin = Meaning.ORIGIN if hit.origin else None
     return [
@@ -215,13 +200,12 @@ _TOLD = {"findings": Meaning.FINDING, "not judged": Meaning.DOUBT}
 
 
 def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
-    """Returns a row with the meaning of what was counted."""
     cells = zip(titles, row, strict=True)
     return [meant(cell, _TOLD.get(title) if cell != "0" else None) for title, cell in cells]
 
 
 def _remarks(report: CheckReport) -> list[str]:
-    """Returns what a reader of "clean" has to know."""
+    """Returns the remarks that limit what "clean" means."""
     judgement = report.judgement
     lines = [
         f"{what}: {watch_line(tally.watchpoint)} {why}"
@@ -238,7 +222,7 @@ def _remarks(report: CheckReport) -> list[str]:
 
 
 def _notes(report: CheckReport) -> list[str]:
-    """Returns the scalars of the step that the findings begin at."""
+    """Returns the scalars of the step with the first findings."""
     failing = report.judgement.failing
     if not failing:
         return []
@@ -248,7 +232,7 @@ def _notes(report: CheckReport) -> list[str]:
 
 
 def _beginnings(report: CheckReport) -> list[str]:
-    """Tells where to look first, when the top of the table is out of sight: the origins, else the first finding."""
+    """Names the origins, else the first finding, when the top of the table is out of sight."""
     failing = report.judgement.failing
     if len(failing) <= _NEAR:
         return []
@@ -267,7 +251,7 @@ def _beginnings(report: CheckReport) -> list[str]:
 
 
 def _idle(tally: Tally) -> tuple[str, str]:
-    """Returns what to call it that a watchpoint judged nothing, and why."""
+    """Returns the label for a watchpoint that judged nothing, and the reason."""
     tensors = plural(tally.tensors, "tensor")
     if tally.cannot_judge:
         return "NOT COMPARED", f"could judge none of its {tensors}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _SHOWN = 5
-"""The number of tensors that could not be converted and are named; the index names them all."""
+"""The number of failed tensors that are named here; the index names all of them."""
 DESCRIPTION = """\
 Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
 
@@ -45,7 +45,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(commands, "convert", "write a dump as .npy files with an index", DESCRIPTION, EPILOG)
     parser.add_argument(
         "-o", "--output", required=True, type=Path, metavar="DIR", help="directory to write; must be new or empty"

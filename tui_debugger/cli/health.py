@@ -1,4 +1,4 @@
-"""``tdbg health``: steps across, scopes down, the worst of each in a glyph."""
+"""``tdbg health``: a map with steps across and scopes down; each cell shows the worst result in a glyph."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ stands, so that no NaN is hidden. Several ranks are merged in the same way.
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """A map, and what the checks behind it come to."""
+    """A map, and the judgement of the checks behind it."""
 
     map: HealthMap
     judgement: CheckJudgement
@@ -73,7 +73,6 @@ class HealthReport:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "health",
@@ -134,7 +133,6 @@ def _made(arguments: argparse.Namespace) -> HealthReport:
 
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
-    """Tree indices of the rows."""
     from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown

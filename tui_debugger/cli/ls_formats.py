@@ -1,4 +1,4 @@
-"""``tdbg ls --formats``: the layouts that can be read, how to record each, and the layout of the dump at a path."""
+"""``tdbg ls --formats``: the known layouts, how to record each, and the layout of the dump at a path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tui_debugger.sources.registry import (
 from tui_debugger.text.tables import Column, Cut
 
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
-"""What a layout may be able to show, by the names in ``Shows``."""
+"""The possible abilities of a layout, by the names in ``Shows``."""
 _COLUMNS: Final = [Column("layout"), *(Column(name) for name in ABILITIES[:-1]), Column(ABILITIES[-1], cut=Cut.END)]
 
 
@@ -42,7 +42,7 @@ def print_formats(arguments: argparse.Namespace) -> int:
 
 
 def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
-    """Returns the layout of that name, or the only one whose name begins so where there is no such path."""
+    """Returns the layout of that name, or the only one whose name begins so if there is no such path."""
     found = [each for each in known if word_of(each.name) == wanted]
     if not found and wanted and not path.exists():
         found = [each for each in known if word_of(each.name).startswith(wanted)]
@@ -61,12 +61,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def ability_words(shows: Shows) -> list[str]:
-    """Returns the words for what a layout can show, in the order of ``ABILITIES``."""
     return [getattr(shows, name).value for name in ABILITIES]
 
 
 def format_row(each: Format) -> dict[str, Any]:
-    """Returns a layout for JSON; what is not known is null."""
+    """Returns a layout for JSON; unknown values are null."""
     words = dict(zip(ABILITIES, ability_words(each.shows), strict=True))
     return {
         "name": word_of(each.name),
@@ -80,7 +79,7 @@ def format_row(each: Format) -> dict[str, Any]:
 
 
 def _limits(shows: Shows) -> tuple[str, ...]:
-    """Returns what no verdict on a dump of the layout can tell."""
+    """Returns sentences that say what no verdict on a dump of the layout can tell."""
     return limits_of(shows, graph=shows.edges is not Edges.NONE)
 
 
@@ -136,12 +135,11 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
 
 
 def _because(claim: Claim) -> str:
-    """``because of step_0/a.npy``; of a reader that names nothing what it looks for."""
+    """``because of step_0/a.npy``; names the reader if it does not say what it recognised."""
     return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:
-    """Returns what a reader recognised, for JSON."""
     refusal = claim.found.refusal
     return {
         "name": word_of(claim.format.name),

@@ -1,4 +1,4 @@
-"""``tdbg ranks``: ranks across, scopes down: which rank broke first, and which differ where they must not."""
+"""``tdbg ranks``: a map with ranks across and scopes down: the rank that broke first, and replicas that differ."""
 
 from __future__ import annotations
 
@@ -79,23 +79,17 @@ examples:
 SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max", "zero_percentage", "nan", "inf")
 """See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
 FEW = 8
-"""The number of ranks up to which each has a column of numbers."""
+"""Up to this number of ranks each rank has a column of numbers."""
 _LEAST_NAME = 12
-"""Cells for names beside numbers on a terminal: where there is less, levels are shown."""
+"""Cells for names beside numbers on a terminal: below this, levels replace numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RanksAnswer:
     """The answer that is printed.
 
-    Attributes:
-        report: what the ranks come to.
-        map: the nodes and what was found on them.
-        shown: what the cells are: see ``SHOWN``.
-        step: whose numbers they are; None: the worst of all steps.
-        values: the numbers.
-        notices, limits: of the dump.
-        hosts: by rank the directory that it lies in, where there are several.
+    ``shown`` names the content of cells, see ``SHOWN``. ``step`` is the step of the numbers; None: the worst of all.
+    ``hosts`` maps ranks to their directories if there are several.
     """
 
     report: RankReport
@@ -109,7 +103,6 @@ class RanksAnswer:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands, "ranks", "many ranks: which broke first, which differ", DESCRIPTION, EPILOG, several=True
     )
@@ -188,13 +181,12 @@ def _made(arguments: argparse.Namespace) -> RanksAnswer:
 
 
 def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
-    """Returns what cells show by default: to people what was found; programs always get the same."""
+    """Returns the default content of cells: findings for people, a constant choice for programs."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
 def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
-    """Tree indices of the rows."""
     from tui_debugger.diagnose.health import rows_of
     from tui_debugger.diagnose.ranks.grid import noteworthy
 
@@ -205,7 +197,7 @@ def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[
 
 
 def _codes(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """[entry, rank] of what is shown."""
+    """[entry, rank] of the shown codes."""
     import numpy as np
 
     from tui_debugger.diagnose.ranks.grid import replica_codes
@@ -276,7 +268,7 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
 
 
 def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
-    """The grid: cells first, and names that lose their middle where the terminal ends."""
+    """The grid: cells first, then names that are cut in the middle at the width of the terminal."""
     import numpy as np
 
     from tui_debugger.diagnose.health import entry_name

@@ -46,7 +46,6 @@ _HITS = 50
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "report",

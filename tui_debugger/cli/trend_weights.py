@@ -1,4 +1,4 @@
-"""``tdbg trend`` without NODE: the weights of a run over its steps, or over its checkpoints."""
+"""``tdbg trend`` without NODE: the weights over the steps of a run, or over its checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _EXITS: Final = {0: "done", 2: "cannot judge"}
 _BARS: Final = 20
-"""Cells of a bar for every step."""
+"""Cells for the bars, one per step."""
 
 
 def print_weights(arguments: argparse.Namespace) -> int:
