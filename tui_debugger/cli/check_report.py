@@ -51,8 +51,8 @@ _FIRST = 3
 class CheckReport:
     """A finished or interrupted check.
 
-    ``pairs`` counts the (rank, step) to check; ``asked``: the user chose the watchpoints; an empty ``fail_on`` means all
-    conditions; ``limits``: what no verdict on this dump can tell, in sentences; ``notes``: scalars by step.
+    ``pairs`` counts the (rank, step) to check; ``asked``: the user chose the watchpoints; an empty ``fail_on`` means
+    all conditions; ``limits``: what no verdict on this dump can tell, in sentences; ``notes``: scalars by step.
     """
 
     path: Path

@@ -17,10 +17,9 @@ from tui_debugger.text.writer import Meaning, meant
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
-    """Returns how many elements are of each kind, from the least to the greatest; every element is of exactly one.
+    """Returns name, number and text (``≥ 3`` for a lower bound) of each kind of element, in ascending order.
 
-    Returns:
-        Name, number, and the number as text: ``≥ 3`` where there may be more.
+    Every element is of exactly one kind.
     """
     return tuple(
         (field.on_screen, int(field.value(stats) or 0), amount(stats, field.name, grouped))
@@ -29,12 +28,11 @@ def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
 
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
-    """Returns range, mean, deviation and norm of the finite elements, by name."""
     return tuple((field.on_screen, field.value(stats)) for field in DISTRIBUTION_MOMENTS)
 
 
 def bin_text(each: Bin) -> str:
-    """Returns ``[-2, -1)``; a single value stands alone."""
+    """Returns ``[-2, -1)``, or a single value."""
     if each.low == each.high:
         return number(each.low)
     opening, closing = "[" if each.with_low else "(", "]" if each.with_high else ")"
@@ -42,12 +40,12 @@ def bin_text(each: Bin) -> str:
 
 
 def _edge(value: float) -> str:
-    """Returns six digits: neighbours must not read alike."""
+    """Returns six digits, so that neighbouring edges differ."""
     return f"{value:.6g}" if math.isfinite(value) else number(value)
 
 
 def taken_text(dtype: str, greatest: float | None) -> str:
-    """Returns in what way the numbers are not quite the elements; empty where they are."""
+    """Returns how the numbers differ from the elements; empty if they are the same."""
     if dtype.startswith("complex"):
         return "magnitudes of complex values"
     if dtype in {"int64", "uint64"} and (greatest or 0) > 2**53:
@@ -56,7 +54,7 @@ def taken_text(dtype: str, greatest: float | None) -> str:
 
 
 def range_text(greatest: float | None, dtype: str) -> str:
-    """Returns ``max |x| 59600 is 91 % of float16's range (65504)``; empty where that says nothing."""
+    """Returns ``max |x| 59600 is 91 % of float16's range (65504)``; empty without a limit."""
     most = capacity(dtype)
     if most is None or not greatest:
         return ""
@@ -67,7 +65,7 @@ def range_text(greatest: float | None, dtype: str) -> str:
 
 
 def floor_text(room: Headroom) -> str:
-    """Returns how near the other end is: ``least |x| 3e-08 is below its least normal, 6.104e-05``."""
+    """Returns ``least |x| 3e-08 is below its least normal, 6.104e-05``."""
     if room.own is None or room.least is None:
         return ""
     said, normal = f"least |x| above 0, {short(room.least)}, is", room.own.normal
@@ -77,7 +75,7 @@ def floor_text(room: Headroom) -> str:
 
 
 def conversion_items(conversion: CastResult, finite: int) -> list[str]:
-    """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
+    """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty if all fit."""
     parts = (
         (conversion.overflowing, "overflow"),
         (conversion.vanishing, "become 0"),
@@ -96,7 +94,7 @@ def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
 
 
 def elements_text(stats: TensorStats) -> str:
-    """Returns ``12 elements``; where the number of elements is not known, that."""
+    """Returns ``12 elements``, or says that the number is unknown."""
     return plural(stats.count, "element") if stats.sized else "elements not counted"
 
 
@@ -111,7 +109,7 @@ def percentile_items(found: Quantiles) -> list[str]:
 
 
 def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
-    """Returns what is lost in the own type, what in each other type, and in which types nothing is."""
+    """Returns the losses in the tensor's own type, in each other type, and the types without losses."""
     lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
     fitting = []
     for conversion in room.conversions if room.finite else ():
@@ -143,7 +141,7 @@ def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
 
 
 def packed(head: str, items: Sequence[str], width: int, separator: str = " · ") -> list[str]:
-    """Returns lines with as many items side by side as fit; none is broken in two unless it is wider than a line."""
+    """Returns lines with as many items side by side as fit; an item is broken only if wider than a line."""
     lines: list[str] = []
     line = head
     for item in items:
@@ -156,7 +154,6 @@ def packed(head: str, items: Sequence[str], width: int, separator: str = " · ")
 
 
 def _times(factor: float) -> str:
-    """Returns a factor as ``12.5×`` or ``4e34×``."""
     if factor < 1e4:
         return f"{factor:.3g}×"
     digit, _, exponent = f"{factor:.0e}".partition("e")
@@ -164,21 +161,17 @@ def _times(factor: float) -> str:
 
 
 _WEIGHTS: Final = {"nan": 8, "inf": 8, "pos_inf": 7, "neg_inf": 7, "minimum": 6, "maximum": 6, "mean": 5, "std": 4}
-"""The statistics that stay longest on a narrow terminal, by name; the others go first."""
+"""The weights of statistics by name: on a narrow terminal the least go first, others before these."""
 
 
 def statistic_columns(fields: Sequence[StatisticField]) -> list[Column]:
-    """Returns the columns of a table of statistics."""
     return [Column(field.title, right=True, weight=_WEIGHTS.get(field.name, 1)) for field in fields]
 
 
 def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool = False) -> str:
-    """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings.
+    """Returns a statistic for a table, counts with every digit; NaN and Inf are findings.
 
-    Args:
-        field: which one.
-        value: what it is.
-        at_least: it is a lower bound: see ``TensorStats.is_lower_bound``.
+    ``at_least``: the value is a lower bound, see ``TensorStats.is_lower_bound``.
     """
     if value is None:
         return NONE
@@ -189,7 +182,6 @@ def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool
 
 
 def statistic_cells(fields: Sequence[StatisticField], stats: TensorStats | None) -> list[str]:
-    """Returns the cells of ``statistic_columns`` for a tensor."""
     if stats is None:
         return [NONE] * len(fields)
     return [
@@ -205,7 +197,6 @@ STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:
-    """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
     if stats is None:
         return [NONE] * len(STATISTIC_TITLES)
     return [_statistic_text(field, stats) for field in TENSOR_TABLE]

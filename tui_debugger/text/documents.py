@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 SCHEMA: Final = 1
-"""The version of the documents, their first key. Keys may be added under the same number; it goes up when a key is
-renamed, taken away, or means something else."""
+"""The version of the documents, their first key.
+
+Keys may be added under the same number. It rises when a key is renamed, removed, or changes its meaning.
+"""
 
 
 def plain(value: float | bool | str | None) -> float | bool | str | None:
@@ -23,7 +25,6 @@ def plain(value: float | bool | str | None) -> float | bool | str | None:
 
 
 def plain_values(value: Any) -> Any:
-    """Returns nested dicts and lists with every number as JSON can hold it."""
     if isinstance(value, dict):
         return {key: plain_values(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -32,14 +33,14 @@ def plain_values(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Returns a value as JSON in plain ASCII, keys in their order: it can be printed whatever the names in it are."""
+    """Returns a value as JSON in plain ASCII, so that it can be printed whatever names it has."""
     return _finite(_PLAIN.encode, value)
 
 
 def document(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the pieces of one document, laid out for reading, with the line break at its end.
+    """Yields the pieces of one indented document, with the line break at its end.
 
-    A value that is an iterator is a list of which one item at a time is made.
+    A value that is an iterator becomes a list, one item at a time.
     """
     separator = "{\n "
     for name, value in {"schema": SCHEMA, **content}.items():
@@ -53,7 +54,6 @@ def document(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def document_line(content: Mapping[str, Any]) -> str:
-    """Returns one document on a line of its own, for a stream of them."""
     return to_json({"schema": SCHEMA, **content}) + "\n"
 
 
@@ -65,11 +65,7 @@ def document_of_rows(
 ) -> Iterator[str]:
     """Yields the pieces of one document with a long list, row by row.
 
-    Args:
-        head: what stands before the list.
-        name: the key of the list.
-        rows: the list; a row is a line.
-        tail: makes what stands after the list, when that is known.
+    ``tail`` is called after the last row and makes the keys after the list.
     """
     yield "".join(document(head)).removesuffix("\n}\n") + f",\n {to_json(name)}: ["
     separator = "\n  "
@@ -90,7 +86,7 @@ def _list(items: Iterator[Any]) -> Iterator[str]:
 
 
 def _finite(encode: Callable[..., str], value: Any, *more: int) -> str:
-    """Returns what an encoder makes of a value, once more with texts where it holds NaN or Inf."""
+    """Encodes a value; encodes it again with texts if it holds NaN or Inf."""
     try:
         text = encode(value, *more)
     except ValueError:
@@ -99,7 +95,7 @@ def _finite(encode: Callable[..., str], value: Any, *more: int) -> str:
 
 
 def _laid_out(value: Any, level: int = 1) -> str:
-    """Returns ``json.dumps(value, indent=1)`` at a level of a document: with indents, the encoder of Python is slow."""
+    """Returns ``json.dumps(value, indent=1)`` at a level of a document, faster than Python's encoder with indents."""
     text = _MARKED.encode(value)
     for mark in _MARKS:
         text = text.replace(mark.replace("\0", ""), mark)
@@ -121,7 +117,6 @@ def _laid_out(value: Any, level: int = 1) -> str:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Returns a numpy scalar as the number of Python that it is."""
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         return value.item()
     msg = f"{type(value).__name__} has no place in a document"
@@ -130,5 +125,5 @@ def _unwrapped(value: Any) -> Any:
 
 _PLAIN: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped)
 _MARKED: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped, separators=("\n", "\t"))
-"""Puts between items and behind keys what no text in JSON holds as it is: brackets next to that are of no text."""
+"""Separates items by line breaks and keys by tabs: JSON texts hold no raw ones, so brackets next to them are syntax."""
 _MARKS: Final = ("\t\0[", "\t\0{", "\n\0[", "\n\0{", "]\0\n", "}\0\n")

@@ -1,4 +1,4 @@
-"""Health in glyphs and words, and steps across the screen, the same for the map, the command and plots."""
+"""Health as glyphs and words, and steps as columns, the same for map, command and plots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GLYPHS: Final[Mapping[Health, str]] = {
     Health.NAN: "N",
     Health.ORIGIN: "◆",
 }
-"""One cell each; no two are alike without colour. Those of findings, origins and doubts are those of the lists."""
+"""One cell each; different without colour. Findings, origins and doubts have the glyphs of the lists."""
 MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.UNREADABLE: Meaning.DOUBT,
     Health.HIT: Meaning.FINDING,
@@ -61,11 +61,9 @@ def legend_pieces(legend: str) -> Pieces:
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
-    """Returns ``◆ origin  N NaN  ∞ Inf ...``; closer together, and less of it, where there is little room.
+    """Returns ``◆ origin  N NaN  ∞ Inf ...``; fewer and denser entries if ``room`` (cells) is small.
 
-    Args:
-        room: cells.
-        vague: whether tensors have NaN or Inf, it is not known which of both: only trainings that run have them.
+    ``vague``: a live training may report "NaN or Inf" without telling which.
     """
     shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
     pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]
@@ -86,17 +84,10 @@ def covered_text(
     not_comparable: int,
     parts: Sequence[str] = (),
 ) -> str:
-    """Returns what a map covers: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
+    """Returns the coverage of a map: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
 
-    Args:
-        tensors: how many were judged.
-        checked: how many (rank, step) were checked.
-        pairs: how many there are.
-        ranks: how many ranks they are of.
-        findings: tensors with a finding.
-        unreadable: tensors that could not be read.
-        not_comparable: tensors that had nothing to be compared with.
-        parts: what of the dump could not be looked at, counted.
+    ``checked`` of ``pairs`` (rank, step) were checked; ``not_comparable`` tensors had nothing to be compared with;
+    ``parts`` are the unseen parts of the dump, counted.
     """
     every = "all " if pairs > 1 else ""
     of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
@@ -120,13 +111,13 @@ def span_text(steps: Sequence[int]) -> str:
 
 
 def column_width(labels: Sequence[str], room: int) -> int:
-    """Returns the cells for each column: room for its label where there is, else 2 or 1."""
+    """Returns the cells for each column: the width of a label if there is room, else 2 or 1."""
     widest = max(map(len, labels), default=1) + 1
     return next((width for width in (widest, 2) if len(labels) * width <= room), 1)
 
 
 def header(labels: Sequence[str], width: int, room: int) -> str:
-    """Returns labels above columns of ``width`` cells, each at its column; those without room are left out."""
+    """Returns labels, each above its column of ``width`` cells; leaves out labels without room."""
     line = ""
     for number, label in enumerate(labels):
         start = number * width

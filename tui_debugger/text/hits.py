@@ -33,7 +33,7 @@ from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
 class Emphasis(Enum):
-    """The degrees to which a part of a sentence stands out."""
+    """How much a part of a sentence stands out."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -43,13 +43,9 @@ class Emphasis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HitPart:
-    """A piece of what a hit says.
+    """A piece of a hit's description.
 
-    Attributes:
-        text: the words.
-        emphasis: how much it stands out.
-        actual: the value found, to be shown after an arrow; empty when there is none.
-        apart: it is no finding beside the others, and is set apart from them.
+    ``actual`` is the found value, shown after an arrow, or empty. ``apart``: it is no finding and stands apart.
     """
 
     text: str
@@ -72,7 +68,7 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
-    """Returns the same as ``abbreviations``, by the names of the conditions: ``tensor overflow``."""
+    """Like ``abbreviations`` with the names of conditions: ``tensor overflow``."""
     found: dict[str, Verdict] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         found.setdefault(_condition_name(result.condition), result.verdict)
@@ -80,16 +76,15 @@ def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where that cannot be said.
+    """Returns ``TO TL?``: abbreviations of findings; a question mark means "cannot judge".
 
-    Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
+    Leaves out conditions that could not be judged because of NaN or Inf: see ``hit_text``.
     """
     marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
     return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
 
 
 def condition_names(hit: Hit) -> str:
-    """Returns ``tensor overflow, tensor all zero not judged``: the conditions of a hit without abbreviations."""
     names = [
         _condition_name(result.condition) + (" not judged" if _is_kept(result) else "")
         for result in sorted(hit.results, key=lambda result: -result.verdict)
@@ -102,11 +97,9 @@ def _condition_name(condition: str) -> str:
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
-    """Returns the parts of ``hit_parts`` as ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
+    """Joins ``hit_parts``: ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
 
-    Args:
-        hit: the hit.
-        apart: also what is no finding beside the others.
+    ``apart=False`` leaves out parts that are no findings.
     """
     text = ""
     for part in (each for each in hit_parts(hit) if apart or not each.apart):
@@ -116,11 +109,11 @@ def hit_text(hit: Hit, *, apart: bool = True) -> str:
 
 
 SEPARATOR: Final = " · "
-"""Between what was found and what was not judged because of it."""
+"""Between findings and the conditions that were not judged because of them."""
 
 
 def not_judged(tensors: int, error: ErrorBits) -> str:
-    """Returns ``51 not judged: NaN``: what a watchpoint could not judge, counted apart from its findings."""
+    """Returns ``51 not judged: NaN``: tensors that a watchpoint could not judge, counted apart from its findings."""
     return f"{tensors:,} not judged: {not_finite_words(error)}"
 
 
@@ -128,9 +121,9 @@ _OF_DEVICE: Final = "operator_overflow"
 
 
 def hit_parts(hit: Hit) -> list[HitPart]:
-    """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
+    """Returns the set and the actual value of every hit parameter, else the reasons, without duplicates.
 
-    Conditions that NaN or Inf kept from being judged come last, in one part.
+    Conditions that could not be judged because of NaN or Inf come last, in one part.
     """
     parts: dict[str, HitPart] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
@@ -150,7 +143,7 @@ def hit_parts(hit: Hit) -> list[HitPart]:
 
 
 def _is_kept(result: WatchResult) -> bool:
-    """Returns whether NaN or Inf kept a condition from being judged."""
+    """Tells whether NaN or Inf kept a condition from being judged."""
     unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
@@ -172,20 +165,16 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[HitPart]:
 
 
 def _summary(condition: str) -> str:
-    """Returns what a condition without parameters of its own says when it hits."""
+    """Returns the text of a hit for a condition without parameters."""
     found = CONDITIONS.get(condition)
     text = found.summary.rstrip(".") if found is not None else condition
     return text[:1].lower() + text[1:]
 
 
 def param_words(condition: str, name: str, value: ParamValue, others: Mapping[str, ParamValue] | None = None) -> str:
-    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
+    """Returns a set parameter in words: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
 
-    Args:
-        condition: its id.
-        name: of the parameter.
-        value: what it is set to.
-        others: all parameters of the condition, for the ends of a range; None: a range is named, without its ends.
+    ``others`` are all parameters of the condition, for the ends of a range; with None a range has no ends.
     """
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
@@ -203,18 +192,17 @@ def _interval(ends: Sequence[str]) -> str:
 
 
 def _expression(param: ParamResult) -> HitPart:
-    """Returns ``max > 6·std`` with its values, ``12.3 > 6·0.5``."""
     text = str(param.value)
     return HitPart(clean(pretty(text)), Emphasis.PLAIN, clean(filled_in(text, quantity_texts(param))))
 
 
 def quantity_texts(param: ParamResult) -> dict[str, str]:
-    """Returns what each name in an expression stood for, as text; ``–`` where it is not known."""
+    """Returns the value of each name in an expression as text; ``–`` if unknown."""
     return {name: quantity_text(value) for name, value in param.quantities}
 
 
 def quantity_text(value: float | str | None) -> str:
-    """Returns what a name in an expression stood for, as text."""
+    """Returns the value of a name in an expression as text."""
     if value is None:
         return "–"
     return f"'{clean(value)}'" if isinstance(value, str) else number(value)
@@ -230,9 +218,9 @@ def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamVal
 
 
 def contents(stats: TensorStats | None) -> str:
-    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one.
+    """Returns ``NaN 1 Inf 3 of 256`` for a bad tensor; empty for a finite or unknown one.
 
-    Where only a part is known it says so: ``NaN ≥ 1 of 256``, and ``NaN 3`` where the number of elements is not known.
+    A lower bound is ``NaN ≥ 1 of 256``; without a known number of elements it is ``NaN 3``.
     """
     if stats is None or not stats.bad:
         return ""
@@ -254,18 +242,19 @@ _PLURALS = {
 
 
 def watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3``."""
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
 
 
 def long_watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3 tensor overflow``, for where there is room."""
     return f"{watchpoint_name(watchpoint)} {_condition_name(watchpoint.condition)}"
 
 
 def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
-    """Returns ``weights: changed too much since the previous step (update ratio > 1)``; ``raw``: see selections."""
+    """Returns ``weights: changed too much since the previous step (update ratio > 1)``.
+
+    ``raw``: see ``selection_words``.
+    """
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
@@ -276,13 +265,12 @@ def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
 
 
 def finding_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
-    """Returns ``UR weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} {watch_words(watchpoint, raw=raw)}"
 
 
 def watch_line(watchpoint: Watchpoint) -> str:
-    """Returns what ``--watch`` takes; words for a recommended watchpoint, whose nodes take a long expression."""
+    """Returns the ``--watch`` text; words for a recommended watchpoint, whose selection is long."""
     if watchpoint.name.startswith(RECOMMENDED):
         return finding_words(watchpoint)
     return format_watch(watchpoint)
@@ -305,9 +293,7 @@ def _limits(condition: Condition, params: Mapping[str, ParamValue]) -> Iterable[
 def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
     """Returns ``weights without biases``, ``Tanh operators``.
 
-    Args:
-        selection: the nodes.
-        raw: what has no words is given as selection text; else in words that do not say everything, for one line.
+    A selection without words becomes selection text if ``raw``, else an incomplete description in one line.
     """
     if not selection.include:
         return "no nodes"
@@ -317,9 +303,9 @@ def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
 
 
 _NAMED = 2
-"""Nodes and scopes that are named one by one in a line."""
+"""The number of nodes and scopes that are named one by one in a line."""
 _PLAIN = re.compile(r"(\^?)((?:[\w/-]|\\[./-])+)(\$?)", re.ASCII)
-"""A regular expression that means a mere text, at the start or end of the name where it is bound to it."""
+"""A regular expression that matches plain text, possibly at the start or end of the name."""
 
 
 def _short_union(selectors: Iterable[NodeSelector]) -> str:

@@ -9,18 +9,15 @@ from functools import cache
 from typing import Final
 
 OLD: Final = "MindInsight"
-"""Who called it so."""
+"""The program that used the old words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
     """A word of MindInsight.
 
-    Attributes:
-        kind: heading in the manual.
-        old: as MindInsight spells it.
-        here: what does the same here, in Markdown.
-        actions: ids of the actions of the screen that it leads to.
+    ``kind`` is the heading in the manual, ``old`` MindInsight's spelling, ``here`` the equivalent in Markdown,
+    ``actions`` the ids of the matching screen actions.
     """
 
     kind: str
@@ -30,7 +27,6 @@ class OldWord:
 
     @property
     def plain(self) -> str:
-        """What does the same here, without Markdown."""
         return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", self.here).replace("`", "")
 
 
@@ -161,12 +157,10 @@ def _by_action() -> dict[str, str]:
 
 
 def old_words(action: str) -> str:
-    """Returns what MindInsight calls an action of the screen, or an empty text."""
     return _by_action().get(action, "")
 
 
 def old_words_table() -> Iterator[str]:
-    """Yields the lines of the table in the manual."""
     kind = ""
     for word in OLD_WORDS:
         if word.kind != kind:

@@ -1,7 +1,6 @@
 """Hits, tensors, statistics and coverage as plain dicts: for JSON, CSV and pandas alike.
 
-Every value is a string, number, bool, None, or a list or dict of such. A number that JSON cannot spell (NaN, Inf)
-is the text ``nan``, ``inf`` or ``-inf``.
+NaN and Inf, which JSON lacks, are the texts ``nan``, ``inf`` or ``-inf``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Row = dict[str, Any]
 
 
 def key_row(key: TensorKey) -> Row:
-    """Returns the place of a tensor: rank, step, graph, node, side (``input``, ``output``), slot, round (0: once)."""
+    """Returns rank, step, graph, node, side (``input``, ``output``), slot, round (0: once)."""
     return {
         "rank": key.rank,
         "step": key.step,
@@ -43,7 +42,7 @@ def key_row(key: TensorKey) -> Row:
 
 
 def meta_row(meta: TensorMeta | None) -> Row:
-    """Element type, shape, bytes; None where unknown."""
+    """Element type, shape, bytes; None if unknown."""
     if meta is None:
         return {"dtype": None, "shape": None, "nbytes": None}
     return {"dtype": meta.dtype, "shape": list(meta.shape), "nbytes": meta.nbytes}
@@ -63,14 +62,14 @@ def stats_row(stats: TensorStats | None) -> Row:
 
 
 def at_least(stats: TensorStats) -> list[str]:
-    """Returns the counts of ``stats_row`` that are lower bounds, because the recorder wrote less: there may be more."""
+    """Returns the counts of ``stats_row`` that are lower bounds, because the recorder wrote less."""
     if stats.counted and not stats.at_least:
         return []  # as of nearly all, and asking for each takes as long as writing it
     return [field.column for field in COLUMNS if field.form is Form.COUNT and stats.is_lower_bound(field.name)]
 
 
 def hit_row(hit: Hit) -> Row:
-    """A hit with everything that was found on its tensor."""
+    """A hit with all results on its tensor."""
     return {
         **key_row(hit.key),
         "verdict": hit.verdict.name.lower(),
@@ -90,7 +89,7 @@ FLAT_HIT_COLUMNS = (
 
 
 def flat_hit_rows(hit: Hit) -> list[Row]:
-    """One row per parameter of each result (one without parameters gives one row): for CSV and data frames."""
+    """One row per parameter of each result (at least one row a result): for CSV and data frames."""
     rows = []
     for result in hit.results:
         base = {**key_row(hit.key), "origin": hit.origin, **result_row(result)}
@@ -103,7 +102,6 @@ def flat_hit_rows(hit: Hit) -> list[Row]:
 
 
 def result_row(result: WatchResult) -> Row:
-    """Returns what one watchpoint found on one tensor."""
     return {
         "watchpoint": result.watchpoint,
         "condition": result.condition,
@@ -121,7 +119,6 @@ def reasons_of(result: WatchResult) -> tuple[str, ...]:
 
 
 def param_row(param: ParamResult) -> Row:
-    """A parameter with its set and actual value."""
     row: Row = {"name": param.name, "value": plain(param.value), "hit": param.hit, "actual": plain(param.actual)}
     if param.quantities:
         row["quantities"] = {name: plain(value) for name, value in param.quantities}
@@ -129,7 +126,6 @@ def param_row(param: ParamResult) -> Row:
 
 
 def coverage_row(coverage: Coverage) -> Row:
-    """Returns what a check looked at."""
     return {
         "checked": coverage.checked,
         "unreadable": coverage.unreadable,
@@ -142,7 +138,7 @@ def coverage_row(coverage: Coverage) -> Row:
 
 
 def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
-    """Parts of a run that could not be looked at; a rank or step of None is not known, or all of them."""
+    """Parts of a run that could not be looked at; None for a rank or step means unknown, or all of them."""
     return [
         {
             "where": part.where,
@@ -159,7 +155,7 @@ def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
 
 
 def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
-    """A watchpoint; ``text`` is what ``--watch`` takes, ``tensors`` how many it looked at."""
+    """A watchpoint; ``text`` is its ``--watch`` text, ``tensors`` the number of tensors it looked at."""
     row = {
         "id": watchpoint.id,
         "name": watchpoint.name,
@@ -171,5 +167,4 @@ def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
 
 
 def frame_row(frame: Frame) -> Row:
-    """An entry of a source stack."""
     return {"file": frame.path, "line": frame.line, "code": frame.code, "framework": frame.framework}
