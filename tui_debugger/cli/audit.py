@@ -192,7 +192,7 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
 
 def document(report: AuditReport, session: Session) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.text.documents import plain
+    from tui_debugger.text.documents import plain, row_of
     from tui_debugger.text.rows import part_rows
 
     code, pairs = report.exit_code, report.pairs
@@ -208,17 +208,12 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
         "headline": findings[report.findings.index(headline)] if headline is not None else None,
         "findings": findings,
         "coverage": {
-            "checked": report.checked,
-            "not_checked": report.not_checked,
-            "nbytes": report.nbytes,
+            **row_of(report, "checked", "not_checked", "nbytes"),
             "ranks": sorted({rank for rank, _ in pairs}),
             "steps": sorted({step for _, step in pairs}),
             "operators": [
                 {
-                    "kind": each.kind,
-                    "known": each.known,
-                    "checked": each.checked,
-                    "wrong": each.wrong,
+                    **row_of(each, "kind", "known", "checked", "wrong"),
                     "largest_r": plain(each.largest),
                     "not_checked": each.not_checked,
                     "why": [{"text": reason, "count": count} for reason, count in each.left.most_common()],
@@ -237,26 +232,20 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
 
 def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
     from tui_debugger.diagnose.audit import headline_text
-    from tui_debugger.text.documents import plain
+    from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import stack_text
 
     check = finding.check
     return {
         "node": finding.name,
-        "rank": finding.rank,
-        "step": finding.step,
-        "kind": finding.kind,
-        "fault": finding.fault.value,
+        **row_of(finding, "rank", "step", "kind", "fault"),
         "difference_kind": check.difference[0] or None,
         "text": headline_text(finding),
         "tensor": key_row(finding.key) if finding.key is not None else None,
-        "slot": check.slot,
-        "r": plain(check.r),
-        "element_r": plain(check.element_r),
+        **row_of(check, "slot", "r", "element_r"),
         "index": list(check.worst),
-        "expected": plain(check.expected),
-        "found": plain(check.found),
+        **row_of(check, "expected", "found"),
         "inputs_sound": finding.sound,
         "shown_by": list(finding.shown_by),
         "stack": list(stack_text(session.nodes(finding.rank).stack(finding.row))),

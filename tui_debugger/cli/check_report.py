@@ -21,11 +21,21 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import meaning_of, note, print_above, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import (
+    judged_head,
+    meaning_of,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_table,
+    print_text,
+)
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.notes import notes_row, notes_text
 from tui_debugger.text.numbers import named, plural
@@ -101,8 +111,8 @@ def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
 def document(report: CheckReport) -> dict[str, Any]:
     result, judgement = report.result, report.judgement
     return {
-        **_head(report.path, report.exit_code, judgement.outcome),
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        **judged_head("check", report.path, judgement.outcome),
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(result.coverage.parts),
         "recommended": report.recommended,
         "fail_on": [CONDITIONS[condition].abbr for condition in report.fail_on],
@@ -127,17 +137,10 @@ def document(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def _head(path: object, exit_code: int, outcome: Outcome) -> dict[str, Any]:
-    return {"command": "check", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
-
-
 def _tally_row(tally: Tally) -> dict[str, Any]:
     return {
         **watch_row(tally.watchpoint, tally.tensors),
-        "judged": tally.judged,
-        "findings": tally.findings,
-        "not_comparable": tally.not_comparable,
-        "cannot_judge": tally.cannot_judge,
+        **row_of(tally, "judged", "findings", "not_comparable", "cannot_judge"),
         "blocked": tally.blocked.tensors,
         "by_design": tally.by_design,
     }

@@ -18,7 +18,7 @@ from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.distribution import statistic_cells, statistic_columns
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import plain, row_of
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
@@ -124,26 +124,13 @@ def document(answer: DiffAnswer) -> dict[str, Any]:
         "there": _side(couple.there, found.there),
         "compared_as": {"shape": list(found.shape), "fit": couple.fit.value},
         "tolerance": {
-            "rtol": found.tolerance.rtol,
-            "atol": found.tolerance.atol,
-            "percent": found.tolerance.percent,
+            **row_of(found.tolerance, "rtol", "atol", "percent"),
             "boundary": plain(found.boundary),
         },
-        "count": found.count,
-        "outside": found.outside,
-        "equal": found.equal,
-        "different": found.different,
-        "finite": found.finite,
-        **{name: getattr(found.odd, name) for name in found.odd.__slots__},
-        "sign_flips": found.sign_flips,
-        "from_zero": found.from_zero,
-        "max_abs": plain(found.max_abs),
-        "mean_abs": plain(found.mean_abs),
-        "max_rel": plain(found.max_rel),
-        "norm": plain(found.norm),
-        "relative_norm": plain(found.relative_norm),
-        "cosine": plain(found.cosine),
-        "ulp": None if found.ulps is None else {name: getattr(found.ulps, name) for name in found.ulps.__slots__},
+        **row_of(found, "count", "outside", "equal", "different", "finite"),
+        **row_of(found.odd, *found.odd.__slots__),
+        **row_of(found, "sign_flips", "from_zero", "max_abs", "mean_abs", "max_rel", "norm", "relative_norm", "cosine"),
+        "ulp": None if found.ulps is None else row_of(found.ulps, *found.ulps.__slots__),
         "difference": stats_row(found.difference),
         "largest_by": answer.by,
         "largest": [_entry(entry) for entry in answer.largest],
@@ -168,6 +155,5 @@ def _entry(entry: DifferingElement) -> dict[str, Any]:
         "here": nested(np.asarray(entry.here)),
         "there": nested(np.asarray(entry.there)),
         "difference": nested(np.asarray(entry.difference)),
-        "relative": plain(entry.relative),
-        "ulp": entry.ulp,
+        **row_of(entry, "relative", "ulp"),
     }

@@ -14,6 +14,7 @@ from tui_debugger.cli.options import Span, add_redirects, spans, whole
 from tui_debugger.cli.output import documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
@@ -327,19 +328,10 @@ def _check_document(
         "checked_as": report.checked_as,
         "known_from": known_from,
         "mistakes": len(report.mistakes),
-        "messages": [
-            {"weight": each.weight.value, "key": each.key, "line": each.line, "what": each.what, "hint": each.hint}
-            for each in report.messages
-        ],
-        "keys": [
-            {"key": each.key, "line": each.line, "value": each.value, "meaning": each.meaning} for each in report.keys
-        ],
-        "environment": _environment_rows(report.environment),
+        "messages": rows_of(report.messages, "weight", "key", "line", "what", "hint"),
+        "keys": rows_of(report.keys, "key", "line", "value", "meaning"),
+        "environment": rows_of(report.environment, "name", "value", "why"),
     }
-
-
-def _environment_rows(variables: Sequence[Variable]) -> list[dict[str, str]]:
-    return [{"name": each.name, "value": each.value, "why": each.why} for each in variables]
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -666,9 +658,7 @@ def _write_document(
         disk = {
             "total_bytes": size.total,
             "step_bytes": size.per_step,
-            "steps": size.steps,
-            "ranks": size.ranks,
-            "assumes": list(size.assumes),
+            **row_of(size, "steps", "ranks", "assumes"),
         }
     return {
         "command": "dump-config",
@@ -677,7 +667,7 @@ def _write_document(
         "checked_as": report.checked_as,
         "known_from": plan.known_from,
         "text": text,
-        "notes": [{"key": each.key, "what": each.what, "hint": each.hint} for each in report.notes],
-        "environment": _environment_rows(report.environment),
+        "notes": rows_of(report.notes, "key", "what", "hint"),
+        "environment": rows_of(report.environment, "name", "value", "why"),
         "disk": disk,
     }

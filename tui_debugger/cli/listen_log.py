@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import note, print_text, undecided
-from tui_debugger.text.documents import document_line
+from tui_debugger.text.documents import document_line, row_of, rows_of
 from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
 
 if TYPE_CHECKING:
@@ -327,12 +327,11 @@ class FindingsLog:
             "command": "listen",
             "exit_code": code,
             "verdict": judgement.outcome.value,
-            "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+            "reasons": rows_of(judgement.doubts, "kind", "text"),
             "watchpoints": [
                 {
                     **watch_row(tally.watchpoint, tally.tensors),
-                    "judged": tally.judged,
-                    "findings": tally.findings,
+                    **row_of(tally, "judged", "findings"),
                     "blocked": tally.blocked.tensors,
                 }
                 for tally in judgement.tallies

@@ -19,6 +19,7 @@ from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
     interruptible,
+    judged_head,
     meaning_of,
     note,
     print_above,
@@ -57,6 +58,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
@@ -125,12 +127,12 @@ def document(answer: OriginAnswer) -> dict[str, Any]:
     check, judgement = answer.report.check, answer.judgement
     watched = dict(check.coverage.watched)
     return {
-        **_head(answer.path, answer.exit_code, judgement.outcome),
+        **judged_head("origin", answer.path, judgement.outcome),
         **report_rows(answer.report),
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
         "by_design": by_design_text(check.hits) or None,
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
@@ -139,10 +141,6 @@ def document(answer: OriginAnswer) -> dict[str, Any]:
         "cancelled": check.cancelled,
         "version": __version__,
     }
-
-
-def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
-    return {"command": "origin", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
 
 
 # -- for people ------------------------------------------------------------------------------------
@@ -476,7 +474,7 @@ def _document(path: OriginPath, looked: Looked, arguments: argparse.Namespace, c
         "exit_code": code,
         "verdict": "cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
         "from": key_row(path.start.tensor.key),
-        "looked_at": {"tensors": looked.tensors, "ranks": list(looked.ranks), "steps": list(looked.steps)},
+        "looked_at": row_of(looked, "tensors", "ranks", "steps"),
         **path_rows(path),
         "nearest_origin": key_row(path.nearest.tensor.key) if path.nearest is not None else None,
         "version": __version__,

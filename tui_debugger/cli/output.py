@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from tui_debugger.check.types import Pair
+    from tui_debugger.check.verdicts import Outcome
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column, Row
@@ -102,6 +103,10 @@ def unusable(error: OSError) -> TdbgError:
         where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename),
         hint="look whether the file system is there and works, and whether you may use the path",
     )
+
+
+def judged_head(command: str, path: object, outcome: Outcome) -> dict[str, Any]:
+    return {"command": command, "path": str(path), "exit_code": outcome.exit_code, "verdict": outcome.value}
 
 
 def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:

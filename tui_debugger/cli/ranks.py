@@ -26,6 +26,7 @@ from tui_debugger.cli.output import (
     documented,
     doubt_lines,
     interruptible,
+    judged_head,
     note,
     one_format,
     print_above,
@@ -139,7 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(notice)
     entries = _entries(answer, arguments)
     if arguments.json:
-        print_json(_document(answer, entries, arguments, code))
+        print_json(_document(answer, entries, arguments))
     elif arguments.csv:
         _print_csv(answer, entries)
     else:
@@ -346,25 +347,19 @@ def _print_csv(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> None:
     )
 
 
-def _document(
-    answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
-) -> dict[str, Any]:
+def _document(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> dict[str, Any]:
     from tui_debugger import __version__
+    from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows
 
     report, map_ = answer.report, answer.map
     replicas, layout = report.replicas, report.replicas.layout
     return {
-        "command": "ranks",
-        "path": str(arguments.path),
-        "exit_code": code,
-        "verdict": report.outcome.value,
+        **judged_head("ranks", arguments.path, report.outcome),
         "headline": report.headline,
         "reasons": list(report.doubts),
         "layout": {
-            "told_by": layout.told_by.value,
-            "why": layout.why,
-            "axes": list(layout.axes),
+            **row_of(layout, "told_by", "why", "axes"),
             "places": [
                 {"rank": rank, "axis": axis, "place": place, "size": size}
                 for rank in layout.ranks
@@ -388,18 +383,12 @@ def _document(
                 "kind": each.kind.name.lower(),
                 "group": list(each.group),
                 "parts": _lists(each.parts),
-                "outliers": list(each.outliers),
-                "equal_at": each.equal_at,
-                "changed": None if each.changed is None else list(each.changed),
-                "astray": list(each.astray),
+                **row_of(each, "outliers", "equal_at", "changed", "astray"),
                 "compared_by": each.by.name.lower(),
             }
             for each in replicas.differences
         ],
-        "not_reduced": [
-            {**key_row(each.key), "parameter": each.parameter, "group": list(each.group)}
-            for each in replicas.not_reduced
-        ],
+        "not_reduced": [{**key_row(each.key), **row_of(each, "parameter", "group")} for each in replicas.not_reduced],
         "compared": [{"kind": kind.name.lower(), "count": count} for kind, count in replicas.compared.items()],
         "compared_by": None if replicas.by is None else replicas.by.name.lower(),
         "differ_from_the_start": list(replicas.apart),
@@ -407,16 +396,13 @@ def _document(
         "first_bad": [hit_row(hit) for hit in report.first_bad.values()],
         "coverage": coverage_row(map_.coverage),
         "unreadable": part_rows(map_.parts),
-        "ranks": list(map_.ranks),
-        "steps": list(map_.steps),
-        "shown": answer.shown,
-        "step": answer.step,
+        **row_of(map_, "ranks", "steps"),
+        **row_of(answer, "shown", "step"),
         "rows": [
             {"path": map_.tree.path(entry), "scope": map_.tree.is_scope(entry), "cells": cells}
             for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
         ],
-        "notices": list(answer.notices),
-        "limits": list(answer.limits),
+        **row_of(answer, "notices", "limits"),
         "version": __version__,
     }
 

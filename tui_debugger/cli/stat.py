@@ -215,12 +215,9 @@ class _RowSources:
         return ", ".join(parts) + ("; interrupted" if self.interrupted else "")
 
     def row(self) -> dict[str, Any]:
-        return {
-            "tensors": self.tensors,
-            "unreadable": self.unreadable,
-            "recorded": self.recorded,
-            "interrupted": self.interrupted,
-        }
+        from tui_debugger.text.documents import row_of
+
+        return row_of(self, "tensors", "unreadable", "recorded", "interrupted")
 
 
 def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ def plain_values(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain_values(each) for each in value]
     return plain(_unwrapped(value) if hasattr(value, "dtype") else value)
+
+
+def row_of(holder: object, *names: str) -> dict[str, Any]:
+    """Returns attributes by name as JSON can hold them: tuples as lists, members of enumerations as their values."""
+    return {name: _encoded(getattr(holder, name)) for name in names}
+
+
+def rows_of(holders: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    return [row_of(holder, *names) for holder in holders]
+
+
+def _encoded(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else plain_values(value)
 
 
 def to_json(value: Any) -> str:

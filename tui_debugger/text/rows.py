@@ -21,7 +21,7 @@ from tui_debugger.model import (
     WatchResult,
 )
 from tui_debugger.stats.fields import COLUMNS, Form
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import plain, row_of
 from tui_debugger.watch.condition_table import CONDITIONS, reasons
 from tui_debugger.watch.text import format_watch
 
@@ -127,12 +127,7 @@ def param_row(param: ParamResult) -> Row:
 
 def coverage_row(coverage: Coverage) -> Row:
     return {
-        "checked": coverage.checked,
-        "unreadable": coverage.unreadable,
-        "not_comparable": coverage.not_comparable,
-        "skipped": coverage.skipped,
-        "by_design": coverage.by_design,
-        "constants": coverage.constants,
+        **row_of(coverage, "checked", "unreadable", "not_comparable", "skipped", "by_design", "constants"),
         "pairs": [{"rank": rank, "step": step} for rank, step in coverage.steps],
     }
 
@@ -141,14 +136,8 @@ def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
     """Parts of a run that could not be looked at; None for a rank or step means unknown, or all of them."""
     return [
         {
-            "where": part.where,
-            "why": part.why,
-            "rank": part.rank,
-            "step": part.step,
-            "graph": part.graph,
-            **({"unrecorded": True} if part.unrecorded else {}),
-            **({"incomplete": True} if part.incomplete else {}),
-            **({"unclaimed": True} if part.unclaimed else {}),
+            **row_of(part, "where", "why", "rank", "step", "graph"),
+            **{name: True for name in ("unrecorded", "incomplete", "unclaimed") if getattr(part, name)},
         }
         for part in parts
     ]
@@ -157,9 +146,7 @@ def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
 def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
     """A watchpoint; ``text`` is its ``--watch`` text, ``tensors`` the number of tensors it looked at."""
     row = {
-        "id": watchpoint.id,
-        "name": watchpoint.name,
-        "condition": watchpoint.condition,
+        **row_of(watchpoint, "id", "name", "condition"),
         "abbr": CONDITIONS[watchpoint.condition].abbr,
         "text": format_watch(watchpoint),
     }
