@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import open_session
-from tui_debugger.cli.output import interruptible, print_json, print_table, progress_bar
+from tui_debugger.cli.output import document_head, interruptible, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import moment, plural
 from tui_debugger.text.writer import write_lines
 
@@ -98,17 +99,15 @@ def _verify(dump: Path, arguments: argparse.Namespace) -> int:
 
 
 def _head(arguments: argparse.Namespace) -> dict[str, Any]:
-    path = None if arguments.path is None else str(arguments.path)
-    return {"command": "config", "path": path, "exit_code": 0, "action": (arguments.cache or ["info"])[0]}
+    return {**document_head("config", arguments.path, 0), "action": (arguments.cache or ["info"])[0]}
 
 
 def _document(found: StoreInfo | None) -> dict[str, Any]:
     if found is None:
         return {"size": 0, "limit": 0, "kinds": {}, "oldest": None, "newest": None}
     return {
-        "size": found.size,
-        "limit": found.limit,
-        "kinds": {name: {"entries": kind.entries, "size": kind.size} for name, kind in found.kinds.items()},
+        **row_of(found, "size", "limit"),
+        "kinds": {name: row_of(kind, "entries", "size") for name, kind in found.kinds.items()},
         "oldest": moment(found.oldest),
         "newest": moment(found.newest),
     }

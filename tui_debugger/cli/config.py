@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.completion import FILES, print_shell_file
 from tui_debugger.cli.options import add_appearance, add_config, screen_config
-from tui_debugger.cli.output import documented, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, documented, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
 from tui_debugger.text.writer import write_lines
@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
             check_keys(config)
             found = list(settings(config, arguments))
-    head = {"command": "config", "path": None if path is None else str(path), "exit_code": 0}
+    head = document_head("config", path, 0)
     if found is None:
         if arguments.json:
             print_json({**head, "written": True})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import Span, add_redirects, spans, whole
-from tui_debugger.cli.output import documented, note, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.text.documents import row_of, rows_of
@@ -322,9 +322,7 @@ def _check_document(
     arguments: argparse.Namespace, report: ConfigurationReport, known_from: str, code: int
 ) -> dict[str, Any]:
     return {
-        "command": "dump-config",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
         "known_from": known_from,
         "mistakes": len(report.mistakes),
@@ -661,9 +659,7 @@ def _write_document(
             **row_of(size, "steps", "ranks", "assumes"),
         }
     return {
-        "command": "dump-config",
-        "path": str(arguments.path),
-        "exit_code": 0,
+        **document_head("dump-config", arguments.path, 0),
         "checked_as": report.checked_as,
         "known_from": plan.known_from,
         "text": text,

@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import (
     Unseen,
+    document_head,
     documented,
     interruptible,
     print_above,
@@ -97,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from tui_debugger.diagnose.explain.guidance import guidance_row
 
         tensors = [guidance_row(each) for each in found]
-        head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
+        head = document_head("explain", arguments.path, code)
         print_json({**head, "tensors": tensors, **missing.rows})
     else:
         words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")

@@ -26,6 +26,7 @@ from tui_debugger.cli.options import (
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.documents import document as document_pieces
+from tui_debugger.text.documents import row_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -254,8 +255,7 @@ def _tensor_report(written: ExportResult) -> dict[str, Any]:
     return {
         "exit_code": 2 if written.failures else 0,
         "output": str(written.path),
-        "tensors": written.tensors,
-        "nbytes": written.nbytes,
+        **row_of(written, "tensors", "nbytes"),
         "left_out": [{**key_row(key), "error": reason} for key, reason in written.failures],
         "notes": notes,
     }
@@ -374,8 +374,7 @@ def _drawing(
     return {
         "exit_code": TdbgError.exit_code if result is not None and result.coverage.unreadable else 0,
         "output": str(target),
-        "nodes": drawing.nodes,
-        "edges": drawing.edges,
+        **row_of(drawing, "nodes", "edges"),
         "coverage": coverage_row(result.coverage) if result is not None else None,
         "notes": notes,
     }

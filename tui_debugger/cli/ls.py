@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session, working_directory
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    document_head,
+    documented,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import NONE, age, brief, moment, plural
 from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
@@ -180,7 +190,7 @@ def _listed(arguments: argparse.Namespace) -> int:
         note(notice)
     if arguments.json:
         nodes = [_json(entry, places, arguments) for entry in entries]
-        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
+        head = document_head("ls", arguments.path, missing.code(0))
         print_json({**head, "nodes": nodes, **missing.rows})
     else:
         _print(entries, places, arguments)
@@ -503,9 +513,7 @@ def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:
     from tui_debugger.text.rows import part_rows
 
     return {
-        "command": "ls",
-        "path": path,
-        "exit_code": code,
+        **document_head("ls", path, code),
         "dumps": [_dump_row(each) for each in found.dumps],
         "looked": found.looked,
         "notices": list(found.notices),
@@ -520,7 +528,7 @@ def _dump_row(dump: KnownDump) -> dict[str, Any]:
     row: dict[str, Any] = {"path": dump.path}
     if facts is not None:
         row |= {name: getattr(facts, name) or None for name in ("layout", "framework", "device", "title", "problem")}
-        row |= {"ranks": list(facts.ranks), "steps": list(facts.steps), "written": moment(facts.written)}
+        row |= {**row_of(facts, "ranks", "steps"), "written": moment(facts.written)}
     row["opened"] = None if dump.recent is None else moment(dump.recent.opened)
     row["last_verdict"] = None
     if verdict is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.cli.output import note, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, note, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
     Claim,
@@ -21,6 +21,7 @@ from tui_debugger.sources.registry import (
     limits_of,
     word_of,
 )
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.tables import Column, Cut
 
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
@@ -85,7 +86,7 @@ def _limits(shows: Shows) -> tuple[str, ...]:
 
 def _describe(each: Format, arguments: argparse.Namespace) -> int:
     if arguments.json:
-        print_json({"command": "ls", "path": str(arguments.path), "exit_code": 0, "formats": [format_row(each)]})
+        print_json({**document_head("ls", arguments.path, 0), "formats": [format_row(each)]})
         return 0
     print_text(f"{each.name}: {_sentence(each.shows)}")
     print_text(f"recognised by {each.looked_for}", *_limits(each.shows))
@@ -148,7 +149,7 @@ def claim_row(claim: Claim) -> dict[str, Any]:
         "sureness": claim.found.sureness.name.lower(),
         "why": claim.found.why or None,
         "looked_for": claim.format.looked_for,
-        "refusal": None if refusal is None else {"what": refusal.what, "hint": refusal.hint},
+        "refusal": None if refusal is None else row_of(refusal, "what", "hint"),
         "limits": list(_limits(claim.format.shows)),
     }
 

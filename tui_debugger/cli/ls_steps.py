@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import chosen, open_session
 from tui_debugger.cli.output import (
+    document_head,
     interruptible,
     note,
     print_json,
@@ -94,7 +95,7 @@ def print_steps(arguments: argparse.Namespace) -> int:
     if arguments.json:
         summary = [asdict(each) for each in _summary(runs)]
         rows = [run.row() for run in runs]
-        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
+        head = document_head("ls", arguments.path, missing.code(0))
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)

@@ -18,6 +18,7 @@ from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
 from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
+    document_head,
     interruptible,
     judged_head,
     meaning_of,
@@ -469,9 +470,7 @@ def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[Tens
 
 def _document(path: OriginPath, looked: Looked, arguments: argparse.Namespace, code: int) -> dict[str, Any]:
     return {
-        "command": "origin",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("origin", arguments.path, code),
         "verdict": "cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
         "from": key_row(path.start.tensor.key),
         "looked_at": row_of(looked, "tensors", "ranks", "steps"),

@@ -79,15 +79,14 @@ def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     write_data("", flush=True)
 
 
+def document_head(command: str, path: object, code: int) -> dict[str, Any]:
+    return {"command": command, "path": None if path is None else str(path), "exit_code": code}
+
+
 def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     """The JSON document of any command that failed: ``error`` has the three parts."""
     reason = {"what": error.what, "where": error.where, "hint": error.hint}
-    return {
-        "command": command,
-        "path": None if path is None else str(path),
-        "exit_code": error.exit_code,
-        "error": reason,
-    }
+    return {**document_head(command, path, error.exit_code), "error": reason}
 
 
 def nowhere(error: OSError) -> TdbgError:
@@ -106,7 +105,7 @@ def unusable(error: OSError) -> TdbgError:
 
 
 def judged_head(command: str, path: object, outcome: Outcome) -> dict[str, Any]:
-    return {"command": command, "path": str(path), "exit_code": outcome.exit_code, "verdict": outcome.value}
+    return {**document_head(command, path, outcome.exit_code), "verdict": outcome.value}
 
 
 def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
@@ -114,12 +113,11 @@ def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
 
     Imports nothing: Ctrl-C may have hit the import of numpy, which cannot be repeated then.
     """
-    failed = failure(command, path, error)
     return {
-        **{key: failed[key] for key in ("command", "path", "exit_code")},
+        **document_head(command, path, error.exit_code),
         "verdict": "interrupted" if isinstance(error, CancelledError) else "cannot_judge",
         "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
-        "error": failed["error"],
+        "error": failure(command, path, error)["error"],
         "version": __version__,
     }
 

@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import (
+    document_head,
     documented,
     from_on,
     interruptible,
@@ -132,9 +133,7 @@ def _shown(arguments: argparse.Namespace) -> int:
 
     print_json(
         {
-            "command": "relations",
-            "path": str(arguments.path),
-            "exit_code": code,
+            **document_head("relations", arguments.path, code),
             "maker": found.maker or None,
             "tensor": related_row(RelatedTree(found.centre)),
             "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],

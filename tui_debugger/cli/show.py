@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
-from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import (
+    document_head,
+    documented,
+    from_on,
+    interruptible,
+    note,
+    print_json,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -126,7 +135,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     code = missing.code(0 if answered and not any(each.unreadable for each in shown) else 2)
     if arguments.json:
         document = {**show_report.values_document(session, found, shown), **missing.rows}
-        print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})
+        print_json({**document_head("show", arguments.path, code), **document})
     else:
         show_report.print_head(session, found, shown)
         layout = show_report.print_values if values else show_report.print_history

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
+from tui_debugger.cli.output import Unseen, document_head, note, print_json, print_table, print_text
 from tui_debugger.diagnose.distribution import (
     HistogramBars,
     TensorDistribution,
@@ -46,7 +46,7 @@ from tui_debugger.text.distribution import (
     statistic_columns,
     taken_text,
 )
-from tui_debugger.text.documents import plain, plain_values
+from tui_debugger.text.documents import plain, plain_values, row_of
 from tui_debugger.text.heat_map import (
     ColoredText,
     Colors,
@@ -575,8 +575,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
 def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
     """Returns the whole answer for JSON."""
     return {
-        "node": found.node,
-        "graph": found.graph,
+        **row_of(found, "node", "graph"),
         "ranks": list(found.rows),
         **_about(session, found),
         "tensors": [_tensor(each) for each in shown],
@@ -588,8 +587,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
     return {
         "rank": row.key.rank,
         "step": each.step,
-        "role": row.role,
-        "slot": row.slot,
+        **row_of(row, "role", "slot"),
         "round": row.key.round,
         "rounds": row.rounds,
         "key": key_row(row.key),
@@ -598,9 +596,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         **meta_row(row.meta),
         "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
-        "histogram": None
-        if distribution is None
-        else {"edges": list(distribution.edges), "counts": list(distribution.counts)},
+        "histogram": None if distribution is None else row_of(distribution, "edges", "counts"),
         "slice": each.window or None,
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
@@ -675,7 +671,7 @@ def print_spreads(
     if arguments.json:
         document = values_document(session, found, rows)
         tensors = [{**row, **_document(each)} for row, each in zip(document["tensors"], seen, strict=True)]
-        about = {"command": "show", "path": str(arguments.path), "exit_code": code}
+        about = document_head("show", arguments.path, code)
         print_json({**about, **document, "tensors": tensors, **missing.rows})
     else:
         print_head(session, found, rows)

@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import (
+    document_head,
     documented,
     interruptible,
     note,
@@ -345,9 +346,7 @@ def _document(
         tensors.append({**where, **meta_row(each.meta), "steps": rows(each)})
     notes = [{"rank": rank, "steps": note_rows(each)} for rank, each in notes_of.items()]
     return {
-        "command": "trend",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("trend", arguments.path, code),
         "tensors": tensors,
         **({"notes": notes} if notes_of else {}),
         "version": __version__,

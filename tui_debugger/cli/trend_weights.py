@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import open_session, pairs_of
 from tui_debugger.cli.output import (
+    document_head,
     doubt_lines,
     interruptible,
     note,
@@ -109,9 +110,7 @@ def _document(
     unreadable = missing.rows
     reasons = [*unreadable["reasons"], *({"kind": "unreadable", "text": text} for text in doubts(found))]
     return {
-        "command": "trend",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("trend", arguments.path, code),
         "headline": headline(found),
         "weights": [row(found, place) for place in places],
         "remarks": [
