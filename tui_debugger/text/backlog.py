@@ -62,10 +62,7 @@ class StreamBehind(io.TextIOBase):
             raise self.failure
 
     def write_now(self, text: str) -> None:
-        """Writes and waits.
-
-        Bypasses the stream's buffer: at the end of the process nobody could wait for a thread that hangs in it.
-        """
+        """Writes and waits, past the stream's buffer: at exit nobody could wait for a thread that hangs in it."""
         if self.failure is not None:
             return
         try:
@@ -83,10 +80,7 @@ class StreamBehind(io.TextIOBase):
 
 
 class Backlog:
-    """Text that waits to be written to some streams, in order of arrival.
-
-    ``dropped`` counts lines without room. ``hurry``: Ctrl-C was pressed, so the end does not wait for a slow reader.
-    """
+    """Text that waits to be written; ``dropped`` counts lines without room; ``hurry``: Ctrl-C was pressed."""
 
     def __init__(self, room: int | None = None) -> None:
         """``room``: characters that may wait; None: ``_ROOM``."""
@@ -161,10 +155,7 @@ def _write_some(descriptor: int, left: memoryview) -> int:
 
 @contextmanager
 def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
-    """Lets a thread write stdout and stderr while a command runs; at its end the output has arrived.
-
-    Yields the backlog and the stand-in for stdout. Raises OSError if stdout could not be written.
-    """
+    """Lets a thread write stdout and stderr; yields the backlog and the new stdout. Raises OSError at its end."""
     streams = sys.stdout, sys.stderr
     backlog = Backlog()
     out, errors = (StreamBehind(backlog, each) for each in streams)

@@ -31,10 +31,7 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """Returns the text safe to print, with its line breaks; a tab becomes blanks.
-
-    Not for names: a name with a line break could pretend to be another line.
-    """
+    """Returns the text safe to print with its line breaks; not for names, which could fake further lines."""
     return "\n".join(clean(line.replace("\t", " " * _TAB)) for line in text.split("\n"))
 
 

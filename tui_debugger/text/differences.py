@@ -17,7 +17,6 @@ _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
 
 
 def format_tolerance(tolerance: Boundary) -> str:
-    """Returns the text that ``parse_tolerance`` reads back."""
     words = [f"{name}={value!r}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value]
     words += [f"{tolerance.percent!r}%"] if tolerance.percent else []
     return " ".join(words) or "exact"
@@ -51,7 +50,6 @@ def _part_of(part: int, whole: int) -> str:
 
 
 def verdict(found: Differences) -> str:
-    """Returns how many elements are outside the tolerance, or within it and not equal."""
     if not found.count:
         return "equal: both are without elements"
     if found.nothing_to_compare:
@@ -122,7 +120,6 @@ def error_text(found: Differences) -> str:
 
 
 def vector_text(found: Differences) -> str:
-    """Returns the angle between both tensors as vectors, and the length of their difference."""
     if not found.finite:
         return ""
     cosine = NO_COSINE if found.cosine is None else f"{found.cosine:.9g}"
@@ -154,7 +151,6 @@ def element_text(entry: DifferingElement, *, exact: bool = False) -> str:
 
 
 def stats_lines(found: Differences) -> list[str]:
-    """Returns the statistics of both tensors and of their difference, a line each, below a line of titles."""
     titles = ("", *(field.on_screen for field in (*COMPARED, *COMPARED_COUNTS)))
     rows = [titles, *(_stats_cells(name, getattr(found, name)) for name in ("here", "there", "difference"))]
     kept = [i for i in range(len(titles)) if i < _ALWAYS or any(row[i] != "0" for row in rows[1:])]

@@ -17,10 +17,7 @@ from tui_debugger.text.writer import Meaning, meant
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
-    """Returns name, number and text (``≥ 3`` for a lower bound) of each kind of element, in ascending order.
-
-    Every element is of exactly one kind.
-    """
+    """Returns name, number and text of each kind of element, in ascending order; each element is of one kind."""
     return tuple(
         (field.on_screen, int(field.value(stats) or 0), amount(stats, field.name, grouped))
         for field in DISTRIBUTION_COUNTS
@@ -85,7 +82,6 @@ def conversion_items(conversion: CastResult, finite: int) -> list[str]:
 
 
 def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
-    """Returns ``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
     exact = stats.sized and not stats.at_least and stats.counted
     return [
         f"{name} {text}" + (f" ({share(count, stats.count)})" if shares and count and exact else "")
@@ -94,17 +90,14 @@ def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
 
 
 def elements_text(stats: TensorStats) -> str:
-    """Returns ``12 elements``, or says that the number is unknown."""
     return plural(stats.count, "element") if stats.sized else "elements not counted"
 
 
 def moments_items(stats: TensorStats) -> list[str]:
-    """Returns ``min -3``, ``max 3.1`` ... of the finite elements."""
     return [f"{name} {number(value)}" for name, value in moments_of(stats)]
 
 
 def percentile_items(found: Quantiles) -> list[str]:
-    """Returns ``0.1 %: -2.99`` ..."""
     return [f"{part:g} %: {short(value)}" for part, value in zip(found.percents, found.values, strict=True)]
 
 
@@ -125,7 +118,6 @@ def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
 
 
 def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
-    """Returns ``90 bins of equal width`` or ``39 bins by magnitude, 2 an octave``."""
     if not log:
         return f"{plural(len(bins), 'bin')} of equal width"
     first = next((each for each in bins if each.low > 0 or each.high < 0), None)
@@ -169,10 +161,7 @@ def statistic_columns(fields: Sequence[StatisticField]) -> list[Column]:
 
 
 def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool = False) -> str:
-    """Returns a statistic for a table, counts with every digit; NaN and Inf are findings.
-
-    ``at_least``: the value is a lower bound, see ``TensorStats.is_lower_bound``.
-    """
+    """Returns a statistic for a table, counts with every digit; ``at_least``: the value is a lower bound."""
     if value is None:
         return NONE
     text = str(value) if isinstance(value, int) else str(int(value)) if field.form is Form.COUNT else number(value)
@@ -193,7 +182,6 @@ def statistic_cells(fields: Sequence[StatisticField], stats: TensorStats | None)
 
 
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""The titles of ``statistic_texts``."""
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:

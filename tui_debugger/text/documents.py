@@ -12,10 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 SCHEMA: Final = 1
-"""The version of the documents, their first key.
-
-Keys may be added under the same number. It rises when a key is renamed, removed, or changes its meaning.
-"""
+"""The version of the documents, their first key. It rises when a key is renamed, removed, or changes its meaning."""
 
 
 def plain(value: float | bool | str | None) -> float | bool | str | None:
@@ -52,10 +49,7 @@ def to_json(value: Any) -> str:
 
 
 def document(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the pieces of one indented document, with the line break at its end.
-
-    A value that is an iterator becomes a list, one item at a time.
-    """
+    """Yields the pieces of one indented document; a value that is an iterator becomes a list, one item at a time."""
     separator = "{\n "
     for name, value in {"schema": SCHEMA, **content}.items():
         yield f"{separator}{to_json(name)}: "
@@ -77,10 +71,7 @@ def document_of_rows(
     rows: Iterable[Mapping[str, Any]],
     tail: Callable[[], Mapping[str, Any]] = dict,
 ) -> Iterator[str]:
-    """Yields the pieces of one document with a long list, row by row.
-
-    ``tail`` is called after the last row and makes the keys after the list.
-    """
+    """Yields the pieces of one document with a long list, row by row; ``tail`` is called after the last row."""
     yield "".join(document(head)).removesuffix("\n}\n") + f",\n {to_json(name)}: ["
     separator = "\n  "
     for row in rows:
@@ -91,7 +82,6 @@ def document_of_rows(
 
 
 def _list(items: Iterator[Any]) -> Iterator[str]:
-    """Yields a list that is the value of a document's key, item by item."""
     separator = "[\n  "
     for item in items:
         yield separator + _finite(_laid_out, item, 2)

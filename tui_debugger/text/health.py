@@ -33,7 +33,6 @@ MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.NAN: Meaning.FINDING,
     Health.ORIGIN: Meaning.ORIGIN,
 }
-"""The marks that have a colour on a terminal."""
 MEANING_OF_GLYPH: Final[Mapping[str, Meaning]] = {GLYPHS[health]: meaning for health, meaning in MEANINGS.items()}
 WORDS: Final[Mapping[Health, str]] = {
     Health.ABSENT: "not dumped",
@@ -50,7 +49,6 @@ WORDS: Final[Mapping[Health, str]] = {
 
 
 def glyph_pieces(glyphs: str) -> Pieces:
-    """Returns glyphs of health in pieces of one meaning each."""
     runs = groupby(glyphs, MEANING_OF_GLYPH.get)
     return tuple(meant("".join(run), meaning) for meaning, run in runs)
 
@@ -61,10 +59,7 @@ def legend_pieces(legend: str) -> Pieces:
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
-    """Returns ``◆ origin  N NaN  ∞ Inf ...``; fewer and denser entries if ``room`` (cells) is small.
-
-    ``vague``: a live training may report "NaN or Inf" without telling which.
-    """
+    """Returns ``◆ origin  N NaN  ∞ Inf ...``, shorter in a small ``room``; ``vague``: "NaN or Inf" is one mark."""
     shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
     pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]
     text = "  ".join(pairs)
@@ -84,11 +79,7 @@ def covered_text(
     not_comparable: int,
     parts: Sequence[str] = (),
 ) -> str:
-    """Returns the coverage of a map: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
-
-    ``checked`` of ``pairs`` (rank, step) were checked; ``not_comparable`` tensors had nothing to be compared with;
-    ``parts`` are the unseen parts of the dump, counted.
-    """
+    """Returns ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``; ``pairs``: (rank, step)."""
     every = "all " if pairs > 1 else ""
     of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
     doubts = [*parts]
@@ -105,7 +96,6 @@ def _pairs(pairs: int, ranks: int) -> str:
 
 
 def span_text(steps: Sequence[int]) -> str:
-    """Returns the steps of one column: ``3``, ``3–8``."""
     first, last = step_text(steps[0]), step_text(steps[-1])
     return first if first == last else f"{first}–{last}"
 

@@ -52,18 +52,13 @@ ZERO_SHADE: Final = "·"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The values at both ends of the colours.
-
-    Data of both signs get a scale that is symmetric around 0, so that equal colours are equal magnitudes; other data
-    run from the value nearest to 0 to the one farthest from it. ``low`` and ``high`` are the finite extremes.
-    """
+    """The ends of the colours: symmetric around 0 for both signs, else the values nearest to and farthest from 0."""
 
     low: float
     high: float
 
     @property
     def signed(self) -> bool:
-        """Tells whether there are both signs."""
         return self.low < 0 < self.high
 
     @property
@@ -122,7 +117,6 @@ class HeatPalette:
 
 
 def _ramp(stops: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Interpolates ``count`` colours between stops, both ends included."""
     parts = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops], float)
     places = np.linspace(0, len(stops) - 1, count)
     mixed = np.stack([np.interp(places, range(len(stops)), parts[:, i]) for i in range(3)], axis=1)
@@ -159,7 +153,6 @@ def palette_of(colors: Colors) -> HeatPalette:
 
 
 def shade(level: int) -> str:
-    """Returns the glyph of a level of at most 4."""
     if not level:
         return ZERO_SHADE
     return POSITIVE_SHADES[level - 1] if level > 0 else NEGATIVE_SHADES[-level - 1]
@@ -186,7 +179,6 @@ class DrawArea:
 
     @property
     def units(self) -> int:
-        """Rows of the smallest cells."""
         return max(1, self.lines * self.each)
 
     @property
@@ -196,7 +188,6 @@ class DrawArea:
 
     @property
     def width(self) -> int:
-        """Columns of the smallest cells."""
         return max(1, self.columns)
 
 
@@ -218,17 +209,13 @@ class Zoom:
         return max(1, area.units // self.tall), max(1, area.width // self.wide)
 
     def smaller(self, area: DrawArea) -> Iterator[Zoom]:
-        """Yields the same elements in cells that are enlarged less."""
         ratio = area.ratio
         for size in SIZES:
             if size < self.tall or size * ratio < self.wide:
                 yield replace(self, tall=min(self.tall, size), wide=min(self.wide, max(1, size * ratio)))
 
     def coarser(self, times: int, cells: tuple[int, int], area: DrawArea) -> Zoom:
-        """Returns cells of about ``times`` (at least 2) by ``times`` of these, each a line high.
-
-        ``cells`` are the shown rows and columns of cells: a direction with few of them keeps them.
-        """
+        """Returns cells of about ``times`` (at least 2) by ``times`` of these; few ``cells`` are kept."""
         line = min(area.each, area.units)
         down = max(1, area.units // line)
         if self.folded:
@@ -255,10 +242,7 @@ def _from(start: int, count: int, end: int, step: int) -> range:
 
 
 def zooms(shape: tuple[int, int], area: DrawArea, *, folded: bool = False) -> tuple[Zoom, ...]:
-    """Returns all sizes of cells, from the whole table to enlarged single elements.
-
-    ``shape`` has no 0; ``folded``: the table is one line that is wrapped.
-    """
+    """Returns all sizes of cells, from the whole table to enlarged elements; ``folded``: it is one wrapped line."""
     first = _folded(shape[1], area) if folded else _fitting(shape, area)
     found = [first]
     while (zoom := found[-1]).rows > 1 or zoom.columns > 1:
@@ -304,15 +288,11 @@ _OUTSIDE: Final = 200
 _SEQUENCE: Final = 7
 """Bytes of an escape sequence without its colours, and of its reset."""
 _COLOR: Final = {Colors.NONE: 0, Colors.FEW: 3, Colors.MANY: 9, Colors.TRUE: 17}
-"""Bytes of a colour in an escape sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColoredText:
-    """Characters in the same colours.
-
-    ``text`` has one-cell characters; ``ink`` and ``ground`` are ``#rrggbb``, empty for the terminal's own.
-    """
+    """Characters of one cell each in the same colours (``#rrggbb``, empty for the terminal's own)."""
 
     text: str
     ink: str = ""
@@ -448,7 +428,6 @@ class HeatTable:
 
     @property
     def margin(self) -> int:
-        """Columns of text that the names of the rows take."""
         last = self.shape[1] - 1 if self.folded else self.shape[0] - 1
         return 1 + max(len(self.row_name(0)), len(self.row_name(max(0, last))))
 
@@ -508,7 +487,6 @@ class HeatPage:
     # -- names -----------------------------------------------------------------------------------
 
     def header(self) -> str:
-        """Returns the names of columns, above their cells."""
         columns, zoom, name = self.picture.window.columns, self.zoom, self.table.column_name
         if self.table.folded:
             columns = range(0, self.across * zoom.columns, zoom.columns)[: len(columns)]
@@ -558,7 +536,6 @@ class HeatPage:
         return f"cell {self.zoom.columns}" if self.zoom.folded else f"cell {self.zoom.rows} × {self.zoom.columns}"
 
     def bad_legend(self) -> list[ColoredText]:
-        """Returns glyphs and counts of the visible NaN and Inf."""
         found = (self.picture.nan, self.picture.pos_inf, self.picture.neg_inf)
         pieces = []
         for (kind, name), cells in zip(BADS, found, strict=True):
@@ -595,5 +572,4 @@ def _unnamed(_: int) -> str:
 
 
 def is_drawable(array: Array) -> bool:
-    """Tells whether an array holds numbers."""
     return is_numeric(array.dtype)

@@ -43,10 +43,7 @@ class Emphasis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HitPart:
-    """A piece of a hit's description.
-
-    ``actual`` is the found value, shown after an arrow, or empty. ``apart``: it is no finding and stands apart.
-    """
+    """A piece of a hit's description; ``actual`` is the found value; ``apart``: it is no finding and stands apart."""
 
     text: str
     emphasis: Emphasis = Emphasis.PLAIN
@@ -76,10 +73,7 @@ def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """Returns ``TO TL?``: abbreviations of findings; a question mark means "cannot judge".
-
-    Leaves out conditions that could not be judged because of NaN or Inf: see ``hit_text``.
-    """
+    """Returns ``TO TL?``: findings, with "?" if they cannot be judged; leaves out conditions blocked by NaN or Inf."""
     marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
     return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
 
@@ -97,10 +91,7 @@ def _condition_name(condition: str) -> str:
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
-    """Joins ``hit_parts``: ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
-
-    ``apart=False`` leaves out parts that are no findings.
-    """
+    """Joins ``hit_parts``: ``mean |x| > 0.5 → 0.73, max > 1 → 3``; ``apart`` adds ``NaN 3 of 12 · WNC not judged``."""
     text = ""
     for part in (each for each in hit_parts(hit) if apart or not each.apart):
         text += (SEPARATOR if part.apart else ", ") if text else ""
@@ -121,10 +112,7 @@ _OF_DEVICE: Final = "operator_overflow"
 
 
 def hit_parts(hit: Hit) -> list[HitPart]:
-    """Returns the set and the actual value of every hit parameter, else the reasons, without duplicates.
-
-    Conditions that could not be judged because of NaN or Inf come last, in one part.
-    """
+    """Returns set and actual values of hit parameters, else the reasons; conditions blocked by NaN or Inf come last."""
     parts: dict[str, HitPart] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         if result.condition == _OF_DEVICE and hit.detail and not contents(hit.stats):
@@ -143,7 +131,6 @@ def hit_parts(hit: Hit) -> list[HitPart]:
 
 
 def _is_kept(result: WatchResult) -> bool:
-    """Tells whether NaN or Inf kept a condition from being judged."""
     unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
@@ -165,17 +152,13 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[HitPart]:
 
 
 def _summary(condition: str) -> str:
-    """Returns the text of a hit for a condition without parameters."""
     found = CONDITIONS.get(condition)
     text = found.summary.rstrip(".") if found is not None else condition
     return text[:1].lower() + text[1:]
 
 
 def param_words(condition: str, name: str, value: ParamValue, others: Mapping[str, ParamValue] | None = None) -> str:
-    """Returns a set parameter in words: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
-
-    ``others`` are all parameters of the condition, for the ends of a range; with None a range has no ends.
-    """
+    """Returns ``mean |x| < 1e-12``, ``share in [-1, 0] < 50 %``; the ends of a range come from ``others``."""
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
@@ -187,7 +170,6 @@ def param_words(condition: str, name: str, value: ParamValue, others: Mapping[st
 
 
 def _interval(ends: Sequence[str]) -> str:
-    """Returns ``[-1, 0]``: both ends are inside."""
     return f"[{', '.join(ends)}]"
 
 
@@ -202,7 +184,6 @@ def quantity_texts(param: ParamResult) -> dict[str, str]:
 
 
 def quantity_text(value: float | str | None) -> str:
-    """Returns the value of a name in an expression as text."""
     if value is None:
         return "–"
     return f"'{clean(value)}'" if isinstance(value, str) else number(value)
@@ -218,10 +199,7 @@ def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamVal
 
 
 def contents(stats: TensorStats | None) -> str:
-    """Returns ``NaN 1 Inf 3 of 256`` for a bad tensor; empty for a finite or unknown one.
-
-    A lower bound is ``NaN ≥ 1 of 256``; without a known number of elements it is ``NaN 3``.
-    """
+    """Returns ``NaN 1 Inf 3 of 256``, ``NaN ≥ 1 of 256`` for a lower bound; empty for a finite or unknown tensor."""
     if stats is None or not stats.bad:
         return ""
     found = [f"{word} {amount(stats, name)}" for word, name in NOT_FINITE_COUNTS if getattr(stats, name)]
@@ -251,10 +229,7 @@ def long_watchpoint_name(watchpoint: Watchpoint) -> str:
 
 
 def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
-    """Returns ``weights: changed too much since the previous step (update ratio > 1)``.
-
-    ``raw``: see ``selection_words``.
-    """
+    """Returns ``weights: changed too much since the previous step (update ratio > 1)``; ``raw``: see selections."""
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
@@ -291,10 +266,7 @@ def _limits(condition: Condition, params: Mapping[str, ParamValue]) -> Iterable[
 
 
 def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
-    """Returns ``weights without biases``, ``Tanh operators``.
-
-    A selection without words becomes selection text if ``raw``, else an incomplete description in one line.
-    """
+    """Returns ``weights without biases``, ``Tanh operators``; ``raw`` gives selection text if there are no words."""
     if not selection.include:
         return "no nodes"
     union = _union if raw else _short_union

@@ -36,11 +36,7 @@ def prose(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Returns a name in code style, also within a table.
-
-    A code span cannot hold every backquote, nor a bar or a backslash in a table: such names become ``<code>`` with
-    every special character as an entity.
-    """
+    """Returns a name in code style, as ``<code>`` with entities where a code span could not hold it."""
     shown = _cut(text).strip()
     if not shown:
         return "–"

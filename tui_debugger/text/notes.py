@@ -32,10 +32,7 @@ NOTES_ROOM: Final = 36
 
 
 def notes_text(notes: Sequence[ShownNote], room: int = 0) -> str:
-    """Returns the notes of a step as ``loss 0.53  lr 1e-4``; empty without any.
-
-    ``room`` limits the cells (0: no limit); ``…`` stands for further notes. The first note always stays, cut if needed.
-    """
+    """Returns the notes of a step as ``loss 0.53  lr 1e-4``; ``room``: the most cells (0: no limit), cut by ``…``."""
     texts = [note_text(note) for note in notes]
     if not room:
         return "  ".join(texts)

@@ -135,10 +135,7 @@ _VERBS: Final = {" has ": " have ", " is ": " are ", " was ": " were ", " lacks 
 
 @lru_cache(maxsize=4)
 def grouped_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
-    """Merges notices that differ only in the number of the rank, at the place of the first.
-
-    ``ranks 0-999 have no run history: derived from the dumped steps``.
-    """
+    """Merges notices that differ only in the number of the rank: ``ranks 0-999 have no run history: ...``."""
     found: dict[tuple[str, ...], dict[int, str]] = {}
     for notice in notices:
         mention = _RANK.search(notice)

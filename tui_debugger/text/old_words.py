@@ -9,16 +9,11 @@ from functools import cache
 from typing import Final
 
 OLD: Final = "MindInsight"
-"""The program that used the old words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
-    """A word of MindInsight.
-
-    ``kind`` is the heading in the manual, ``old`` MindInsight's spelling, ``here`` the equivalent in Markdown,
-    ``actions`` the ids of the matching screen actions.
-    """
+    """A word of MindInsight (``old``) and its equivalent (``here``, Markdown); ``kind``: a heading in the manual."""
 
     kind: str
     old: str

@@ -78,11 +78,7 @@ NEAR: Final = 0.01
 
 
 def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near: bool = False) -> str:
-    """Returns how near a tensor comes to the end of its type's range; empty if unknown.
-
-    ``the greatest finite magnitude, 5.9e4, is 91 % of what float16 can hold (65504)``. With ``only_near`` it is empty,
-    too, where the range of a wide type is far away.
-    """
+    """Returns how near a tensor comes to the end of its type's range; empty if unknown, or far and ``only_near``."""
     limits = limits_of(meta)
     top = peak(stats)
     if limits is None or not top or (only_near and limits.name not in HALVES and top < NEAR * limits.largest):
@@ -107,5 +103,4 @@ def finite_words(stats: TensorStats) -> str:
 
 
 def log10_ratio(one: float, other: float) -> float:
-    """Returns how many powers of ten lie between two positive numbers."""
     return abs(math.log10(one) - math.log10(other))

@@ -114,10 +114,7 @@ class SymmetricLog:
 
 
 def axis_of(values: Float64, *, log: bool) -> Axis:
-    """Returns an axis on which all finite values stand.
-
-    With ``log`` positive values get a logarithmic axis, values of both signs or with zeros a symmetric one.
-    """
+    """Returns an axis for all finite values; with ``log`` values of both signs or zeros get a symmetric one."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return Linear(0.0, 1.0)
@@ -194,10 +191,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """The dots of a cell: ``across`` by ``down``.
-
-    ``glyphs`` has one character for each set of dots; the dot in row r and column c is bit r·across + c.
-    """
+    """The dots of a cell; in a set of dots, the dot in row r and column c is bit r·across + c of the glyph's number."""
 
     across: int
     down: int
@@ -240,14 +234,8 @@ class Axes:
 class Plot:
     """A drawn plot. All lines of cells have the same width.
 
-    Attributes:
-        rows: the cells of the plot itself, from the top.
-        owners: number of the curve of each cell, -1 for empty cells.
-        labels: the label left of each row, right-aligned in one width.
-        border: the line between label and cells, by row.
-        axis: the line below the cells.
-        ticks: the labels below it; as wide as the cells, or empty.
-        width: cells of a row.
+    ``owners``: the number of the curve of each cell, -1 for empty cells. ``labels`` stand left of the rows;
+    ``border``: the line between label and cells. ``axis`` and ``ticks`` are the lines below the cells.
     """
 
     rows: tuple[str, ...]
@@ -261,11 +249,9 @@ class Plot:
 
     @property
     def margin(self) -> int:
-        """Cells to the left of the plot: labels and border."""
         return len(self.labels[0]) + 1 if self.labels else 1
 
     def columns(self, x: Float64) -> Int64:
-        """The cell of each x."""
         return _cells(self.x_axis, x, self.width)
 
     def lines(self, marks: str = "") -> list[str]:
@@ -308,7 +294,6 @@ def usual_distance(x: Float64) -> float:
 
 
 def count_axis(values: Float64, *, log: bool) -> Axis:
-    """Returns an axis for counts, which begins at 0."""
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.max() <= 0:
         return Linear(0.0, 1.0)
@@ -322,13 +307,8 @@ _WIDEST_BAR: Final = 4
 class _CurveBars:
     """The bars of one of several curves that share a plot.
 
-    Attributes:
-        cell: the first cell of each bar.
-        cells: the width of the bars; 0 if several share a cell.
-        dots: the dots of the first cell that belong to them, first and after the last.
-        top: the row of the upper end of each, in dots.
-        high: the bars that are more than the line at the bottom.
-        mark: the glyph on the upper ends.
+    ``cell``: the first cell of each bar; ``cells``: the width of bars, 0 if several share a cell; ``dots``: the first
+    dot of a bar in its cell and the dot after its last one; ``top``: its upper end in dots; ``high``: more than a line.
     """
 
     cell: Int64
@@ -423,7 +403,6 @@ def draw(
 
 
 def x_axis_of(x: Float64) -> Axis:
-    """Returns an axis for steps, from the first to the last."""
     return Linear(float(x.min()), float(x.max())) if len(x) else Linear(0.0, 1.0)
 
 
@@ -450,7 +429,6 @@ def _cells(axis: Axis, x: Float64, width: int) -> Int64:
 
 
 def _bars(dots: Mask, column: Int64, top: Int64, bottom: Int64) -> None:
-    """Sets the dots from top to bottom in each column."""
     length = bottom - top + 1
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     dots[np.repeat(top, length) + within, np.repeat(column, length)] = True

@@ -1,7 +1,4 @@
-"""Hits, tensors, statistics and coverage as plain dicts: for JSON, CSV and pandas alike.
-
-NaN and Inf, which JSON lacks, are the texts ``nan``, ``inf`` or ``-inf``.
-"""
+"""Hits, tensors, statistics and coverage as plain dicts for JSON, CSV and pandas; NaN and Inf are texts."""
 
 from __future__ import annotations
 
@@ -42,14 +39,12 @@ def key_row(key: TensorKey) -> Row:
 
 
 def meta_row(meta: TensorMeta | None) -> Row:
-    """Element type, shape, bytes; None if unknown."""
     if meta is None:
         return {"dtype": None, "shape": None, "nbytes": None}
     return {"dtype": meta.dtype, "shape": list(meta.shape), "nbytes": meta.nbytes}
 
 
 STATS_COLUMNS = tuple(field.column for field in COLUMNS)
-"""The keys of ``stats_row``."""
 
 
 def stats_row(stats: TensorStats | None) -> Row:
@@ -69,7 +64,6 @@ def at_least(stats: TensorStats) -> list[str]:
 
 
 def hit_row(hit: Hit) -> Row:
-    """A hit with all results on its tensor."""
     return {
         **key_row(hit.key),
         "verdict": hit.verdict.name.lower(),
@@ -85,7 +79,6 @@ FLAT_HIT_COLUMNS = (
     *("origin", "watchpoint", "condition", "abbr", "verdict"),
     *("error", "reasons", "parameter", "threshold", "hit", "actual", "detail"),
 )
-"""The keys of ``flat_hit_rows``."""
 
 
 def flat_hit_rows(hit: Hit) -> list[Row]:
@@ -114,7 +107,6 @@ def result_row(result: WatchResult) -> Row:
 
 
 def reasons_of(result: WatchResult) -> tuple[str, ...]:
-    """Returns why nothing could be compared, in words."""
     return reasons(result.error, result.condition, ((param.name, param.value) for param in result.params))
 
 

@@ -21,24 +21,18 @@ LEAST: Final = 8
 _COMFORTABLE: Final = 11
 """Cells that a box should have before another layer is drawn."""
 _MOST: Final = 12
-"""Boxes of a layer at most."""
 _GAP: Final = 7
 """Cells between two layers, if there is room."""
 _BEYOND: Final = 2
 """The most layers on a side besides one for each hop: a box stands before the neighbours that it feeds."""
 _WORDS: Final = "producers", "consumers"
-"""The titles of the boxes on the left and on the right."""
 _SWEEPS: Final = 6
 _SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
 @dataclass(frozen=True, slots=True)
 class SketchBox:
-    """A box to be drawn.
-
-    ``mark`` (one character or empty) and ``note`` stand in its upper edge, ``foot`` in its lower one. An ``important``
-    box stays when others are left out.
-    """
+    """A box with ``mark`` and ``note`` in its upper edge, ``foot`` in its lower; ``important``: the last to go."""
 
     name: str
     mark: str = ""
@@ -60,11 +54,8 @@ class Edge:
 class SketchGraph:
     """A graph that is to be drawn.
 
-    Attributes:
-        edges: the distance over them to the middle decides the layer of a box.
-        centre: the box in the middle.
-        hidden: the number of related nodes without a box, by distance: -1 is one hop before the middle.
-        hops: the distance of the farthest box.
+    The distance over ``edges`` to ``centre`` decides the layer of a box; ``hops`` is the greatest one. ``hidden``
+    counts related nodes without a box by distance: -1 is one hop before the middle.
     """
 
     boxes: Sequence[SketchBox]
@@ -78,13 +69,8 @@ class SketchGraph:
 class Ink:
     """The characters of a sketch.
 
-    Attributes:
-        edge: corners clockwise from the upper left, a horizontal and a vertical edge, the place where lines leave.
-        centre: the same for the box in the middle.
-        lines: by the sum of their arms.
-        arrow: the end of a line.
-        cut: the sign for the missing part of a name.
-        marks: replacements for marks that the characters lack.
+    ``edge``: corners clockwise from the upper left, a horizontal and a vertical edge, the exit of lines; ``centre``:
+    the same for the middle box. ``lines``: by the sum of their arms. ``marks``: replacements for missing characters.
     """
 
     edge: str
@@ -100,7 +86,6 @@ ASCII: Final = Ink("++++-|+", "####=##", " ---|+++|+++|+++", ">", "..", {"◆": 
 HEAVY: Final = str.maketrans("┌┐┘└─│├╔╗╝╚═║╟", "┏┓┛┗━┃┣" * 2)
 """Makes the edges of the box under a cursor heavy."""
 LEFT, RIGHT, DOWN, UP = 1, 2, 4, 8
-"""The arms of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +104,8 @@ class PlacedBox:
 class Sketch:
     """A drawn graph.
 
-    Attributes:
-        cells: rows of cells; a wide character is followed by an empty cell.
-        owners: number of the box of each cell, -1 for lines and blanks.
-        edges: the drawn edges, by number.
-        left_out: edges between drawn boxes that are not drawn, because they lead backwards.
-        beyond: the number of farther boxes without room.
+    ``cells`` are rows of cells; a wide character is followed by an empty cell. ``owners``: the box of each cell, -1 for
+    lines and blanks. ``left_out``: undrawn edges that lead backwards. ``beyond`` counts farther boxes without room.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -136,7 +117,6 @@ class Sketch:
 
     @property
     def rows(self) -> list[str]:
-        """The rows as text."""
         return ["".join(row).rstrip() for row in self.cells]
 
     def box(self, number: int) -> PlacedBox | None:
@@ -148,10 +128,7 @@ class Sketch:
         return int(self.owners[y, x]) if inside else -1
 
     def beside(self, number: int, layers: int, rows: int) -> int:
-        """Returns the box that an arrow key leads to; the same box if there is none.
-
-        ``layers``: -1 to the left, 1 to the right, 0 within the layer; ``rows``: -1 up, 1 down.
-        """
+        """Returns the box of an arrow key (``layers``: -1 left, 1 right; ``rows``: -1 up, 1 down), or the same box."""
         here = self.box(number)
         if here is None:
             return number
@@ -207,11 +184,9 @@ class _LayerItem:
 
     @property
     def exit(self) -> int:
-        """The row where lines leave."""
         return self.y + (1 if self.box >= 0 else 0)
 
     def port(self, at: int) -> int:
-        """The row where a line arrives."""
         return self.y + (1 + at if self.box >= 0 else 0)
 
 
@@ -307,7 +282,6 @@ class _SketchPlan:
         return any(mine == box and shown.get(other, sign) * sign >= 0 and other in shown for mine, other in ends)
 
     def _connect(self) -> None:
-        """Makes the ports, and the items of lines that pass layers."""
         passing: dict[tuple[int, int], _LayerItem] = {}
         for number in self.drawn:
             edge = self.all_edges[number]
@@ -469,7 +443,6 @@ class _SketchPlan:
         return max(name, edges, LEAST - 2) + 2
 
     def _labels(self, item: _LayerItem) -> int:
-        """Cells that the labels of the lines into a box take, with a blank."""
         return max((width_of(self.all_edges[n].label) + 1 for _, n in item.ports if self.all_edges[n].label), default=0)
 
     # -- drawing -------------------------------------------------------------------------------------

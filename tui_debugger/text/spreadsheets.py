@@ -26,10 +26,7 @@ class _Sink(Protocol):
 
 
 class CsvTable:
-    """Writes rows of a .csv; every cell goes through :func:`cell_text`.
-
-    ``for_lines``: every row is one line with this system's line end, for grep or head; else cells keep line breaks.
-    """
+    """Writes rows of a .csv; ``for_lines``: each row is one line for grep or head, else cells keep line breaks."""
 
     def __init__(self, file: _Sink, *, for_lines: bool = False) -> None:
         self._out = csv.writer(file, lineterminator="\n" if for_lines else "\r\n")
@@ -77,7 +74,6 @@ def _is_number(text: str) -> bool:
 MOST_ROWS = 1_048_575
 """Rows of a sheet below its titles; further rows go on in a second sheet."""
 _MOST_CHARACTERS: Final = 32_767
-"""The most characters of a cell."""
 _HEAD_FILL: Final = "D9D9D9"
 
 
@@ -100,10 +96,7 @@ def require_openpyxl(path: Path, instead: str) -> None:
 
 
 class Workbook:
-    """A workbook whose sheets are filled side by side; a full sheet goes on in another one.
-
-    ``sheets`` maps names to titles of columns, ``widths`` names to widths in characters (default: openpyxl's).
-    """
+    """A workbook whose sheets are filled side by side; a full sheet goes on in another one."""
 
     def __init__(self, sheets: Mapping[str, Sequence[str]], widths: Mapping[str, Sequence[int]] | None = None) -> None:
         from openpyxl import Workbook as Book

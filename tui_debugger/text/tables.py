@@ -18,7 +18,6 @@ from typing import Final
 from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
 
 GAP: Final = "  "
-"""Between two columns."""
 CUT: Final = "…"
 _LEAST_NAME: Final = 30, 18
 _LEAST_TEXT: Final = 14, 8
@@ -40,10 +39,7 @@ _WIDER: Final = (
 
 
 def width_of(text: str) -> int:
-    """Returns the cells of a cleaned text, never less than a terminal uses.
-
-    Combining marks take no cell, wide characters two.
-    """
+    """Returns the cells of a cleaned text, never less than a terminal uses."""
     return len(text) if text.isascii() else _wide(text)
 
 
@@ -94,7 +90,6 @@ class Cut(Enum):
     END = "end"
     """Text: its end is left out."""
     FOLD = "fold"
-    """Text of which nothing may be lost: it goes on in the next line."""
     MIDDLE = "middle"
     """Names: the number of the operator and the slot stay."""
 
@@ -104,7 +99,6 @@ _TELLING: Final = re.compile(r"(?:[-_.]?[a-z]{0,8}\d+)?(?::[a-z]{1,8}:\d+(?:#\d+
 
 
 def cut_end(text: str, width: int, mark: str = CUT) -> str:
-    """Returns the beginning of a text with a mark, if it does not fit."""
     if width_of(text) <= width:
         return text
     return _first(text, width - width_of(mark)) + mark if width >= width_of(mark) else _first(text, width)
@@ -125,10 +119,7 @@ NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def kept_parts(name: str, width: int) -> list[tuple[int, int]]:
-    """Returns the parts of a name that remain in ``width`` characters, with a sign between the parts.
-
-    Both ends remain, more of the end; if a number between dots would be lost, the numbers and the end.
-    """
+    """Returns the parts of a name that remain: both ends, or the numbers between dots and the end."""
     tail = (width - 1) * 2 // 3
     ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
     numbers = [found.span() for found in NUMBER.finditer(name)] if "/" not in name else []
@@ -196,12 +187,8 @@ def _cut_own(text: str, width: int, mark: str) -> str:
 class Column:
     """A column of a table.
 
-    Attributes:
-        right: whether it is aligned to the right.
-        cut: how its cells become narrower.
-        weight: without room the column with the least weight goes first, the last of equal ones. One of the greatest
-            weight always stays; for an important one names are cut shorter.
-        label: its name among left-out columns; empty: its title.
+    Without room the column with the least ``weight`` goes first, the last of equal ones; one of the greatest weight
+    always stays, and names are cut shorter for an important one. ``label``: its name among left-out columns.
     """
 
     title: str
@@ -233,10 +220,7 @@ Row = Sequence[str] | FullWidthLine
 
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Terminal | None = None) -> list[Pieces]:
-    """Returns a table as lines: aligned columns below a line of titles, if there are any.
-
-    Cells are made safe here, and may have a meaning. With ``terminal`` None everything stays whole.
-    """
+    """Returns a table as lines, safe to print; with ``terminal`` None everything stays whole."""
     titles = tuple(column.title for column in columns)
     lines = [
         row if isinstance(row, FullWidthLine) else pieces_of(tuple(row))
@@ -306,7 +290,6 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
 
 
 def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
-    """Returns the lines of a cell, cut to fit."""
     if width_of(cell) <= width:
         return [cell]
     meaning = getattr(cell, "meaning", None)
@@ -316,7 +299,6 @@ def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
 
 
 def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:
-    """Returns a line without trailing blanks."""
     pieces: list[str] = []
     text = gap = ""
     for at in kept:
@@ -342,11 +324,7 @@ def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int,
 
 
 def fold(line: Line, terminal: Terminal | None, hang: int | None = None) -> list[Pieces]:
-    """Returns a sentence in lines that fit, broken at blanks; a longer word after a slash, else anywhere.
-
-    The sentence is made safe here; with ``terminal`` None it stays one line. ``hang``: blanks before later lines;
-    None: two more than the first line has.
-    """
+    """Returns a sentence in lines that fit, safe to print, broken at blanks; ``hang``: blanks before later lines."""
     pieces = pieces_of(line)
     if terminal is None:
         return [pieces]

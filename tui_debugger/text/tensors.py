@@ -37,7 +37,6 @@ def ranks_text(ranks: Collection[int]) -> str:
 
 
 def _spans(numbers: Collection[int]) -> list[str]:
-    """Returns a text for each run of consecutive numbers."""
     spans = runs(sorted(each for each in numbers if each >= 0))
     before = [BEFORE_FIRST for each in numbers if each < 0]
     return [*before, *(str(first) if first == last else f"{first}–{last}" for first, last in spans)]
@@ -59,10 +58,7 @@ _NUMBER = re.compile(r"\d+$")
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Returns the shortest text that tells graphs apart: the number at the end of the name, else the name.
-
-    ``--graph`` takes this number as well.
-    """
+    """Returns the shortest text that tells graphs apart: the number at the end (as for ``--graph``), or the name."""
     every = sorted(set(names))
     numbers = [match[0] for name in every if (match := _NUMBER.search(name)) is not None]
     if len(numbers) == len(every) == len(set(numbers)):
@@ -71,10 +67,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
-    """Returns ``train.py:53  e = self.log(x)``: the user's own lines, innermost first; else the framework's.
+    """Returns ``train.py:53  e = self.log(x)``: the user's own lines, innermost first, else the framework's.
 
-    ``stack`` begins with the innermost frame. If ``of``, the node of the stack, differs from ``node``, the node in
-    question, the first line says so. ``lines``: how many at most.
+    The first line names ``of``, the node of the stack, if it differs from ``node``.
     """
     frames = [frame for frame in stack if not frame.context]
     own = [frame for frame in frames if not frame.framework] or frames
@@ -120,7 +115,6 @@ def short(value: float | None) -> str:
 
 
 def index_text(index: Sequence[int]) -> str:
-    """Returns ``[0, 3]``."""
     return f"[{', '.join(map(str, index))}]"
 
 
@@ -134,10 +128,7 @@ def type_text(meta: TensorMeta | None) -> str:
 
 
 def amount(stats: TensorStats, name: str, shown: Callable[[int], str] = count) -> str:
-    """Returns a count of a tensor: ``3``; ``≥ 3`` for a lower bound, ``–`` if unknown.
-
-    ``name`` is ``nan``, ``inf``, ``zero`` ...; ``shown`` writes an exact count.
-    """
+    """Returns a count of a tensor: ``3``; ``≥ 3`` for a lower bound, ``–`` if unknown."""
     value = int(getattr(stats, name))
     if not stats.is_lower_bound(name):
         return shown(value)
@@ -150,7 +141,6 @@ def grouped(value: int) -> str:
 
 
 NOT_FINITE: Final = (("NaN", "nan"), ("+Inf", "pos_inf"), ("-Inf", "neg_inf"))
-"""The kinds of bad values, and the statistics that count them."""
 
 
 def flags(stats: TensorStats) -> str:
@@ -159,10 +149,7 @@ def flags(stats: TensorStats) -> str:
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:
-    """Returns the pieces of the line: type, shape, count, bars, range, mean, deviation, and remarks.
-
-    There are always eight, so that lines of several tensors align. Unknown ones are empty.
-    """
+    """Returns the eight pieces of a line: type, shape, count, bars, range, mean, deviation, remarks; some empty."""
     dtype, shape = (clean(meta.dtype), shape_text(meta.shape)) if meta is not None else ("", "")
     if stats is None:
         elements = f"n={math.prod(meta.shape):,}" if meta is not None else ""

@@ -28,10 +28,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A checked slice of a tensor of known shape.
-
-    ``entries`` has an index (never negative) or a range (maybe backwards) per dimension; ``text`` is canonical.
-    """
+    """A checked slice: an index (never negative) or a range (maybe backwards) per dimension, and its canonical text."""
 
     entries: tuple[int | range, ...]
     text: str
@@ -53,23 +50,14 @@ class Slice:
 
 
 def default_slice(shape: Sequence[int]) -> str:
-    """Returns the first plane: the last two dimensions free, index 0 in the others.
-
-    Empty dimensions cannot be indexed, so they are free instead. With more than two of them no slice is possible;
-    ``parse_slice`` then says that the tensor is empty.
-    """
+    """Returns the first plane: the last two dimensions free, index 0 in the others; empty dimensions are free."""
     order = sorted(range(len(shape)), key=lambda i: (shape[i] != 0, -i))
     free = set(order[:MAX_FREE])
     return "[" + ", ".join(":" if i in free else "0" for i in range(len(shape))) + "]"
 
 
 def parse_slice(text: str, shape: Sequence[int]) -> Slice:
-    """Reads slice text for a tensor of this shape.
-
-    Entries: an index, or ``:``, ``a:b``, ``a:b:k`` by Python's rules, or once ``...`` for the missing dimensions;
-    brackets are optional. Raises BadSliceError for a wrong slice, number of entries or index, or more than two free
-    dimensions.
-    """
+    """Reads slice text; brackets are optional, ``...`` stands for the missing dimensions. Raises BadSliceError."""
     words = _words(text)
     words = _expand(words, len(shape), text)
     entries = tuple(_entry(word, size, i, text) for i, (word, size) in enumerate(zip(words, shape, strict=True)))
@@ -81,7 +69,6 @@ def parse_slice(text: str, shape: Sequence[int]) -> Slice:
 
 
 def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
-    """Returns the window as a view of an array of the slice's shape."""
     return part_of(array, window.entries)
 
 
@@ -254,7 +241,6 @@ def exact_text(value: Any) -> str:
 
 
 MOST_BYTES: Final = 16
-"""The number of bytes that are shown of a longer element (text)."""
 _MOST_BINARY: Final = 16
 """Bits up to which an integer is written out."""
 _SCALE: Final = "float8_e8m0fnu"
@@ -326,11 +312,9 @@ FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)
 
 @dataclass(frozen=True, eq=False)
 class ValueTable:
-    """At most two free dimensions of a tensor as a table.
+    """At most two free dimensions of a tensor as a table; windows of a memory map are read on demand.
 
-    Two free dimensions are rows and columns. One free dimension is folded into rows of ``fold`` elements, as text is
-    wrapped: a bias of 768 numbers in one row would waste the screen. None is a single cell. ``array`` is the whole
-    tensor, usually a memory map; only windows of it are read.
+    Two free dimensions are rows and columns. One is folded into rows of ``fold`` elements; none is a single cell.
     """
 
     array: Array
@@ -342,7 +326,6 @@ class ValueTable:
 
     @cached_property
     def lines(self) -> tuple[range, ...]:
-        """The indices along the free dimensions, at most two."""
         return tuple(entry for entry in self.view.entries if isinstance(entry, range))
 
     @cached_property
@@ -364,14 +347,10 @@ class ValueTable:
 
     @property
     def folded(self) -> bool:
-        """Tells whether one dimension is wrapped into rows."""
         return len(self.lines) == 1
 
     def cells(self, top: int, left: int, height: int, width: int) -> Array:
-        """Returns the values of a window inside the table, shape (height, width).
-
-        The short last row of a folded line is padded with its last element; :meth:`index` says which cells exist.
-        """
+        """Returns the values of a window inside the table; a short last row is padded with its last element."""
         if not self.lines:
             return np.asarray(self.part(())).reshape(1, 1)
         if self.folded:

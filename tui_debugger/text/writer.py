@@ -30,10 +30,7 @@ _BLANK_LINE: Final = "\r\x1b[K"
 
 
 class Meaning(Enum):
-    """The meanings of a piece of text, with their colours of the sixteen of every terminal.
-
-    The words say the meaning, too: colour is never the only sign.
-    """
+    """The meanings of a piece of text, with their colours of the sixteen of every terminal; the words say them, too."""
 
     FINDING = "1;31"
     ORIGIN = "1;35"
@@ -58,7 +55,6 @@ def meant(text: str, meaning: Meaning | None) -> str:
 
 
 Pieces = tuple[str, ...]
-"""A line in pieces of which some have a meaning."""
 Line = str | Pieces
 
 
@@ -98,10 +94,7 @@ class Terminal:
 
 
 def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
-    """Returns the terminal of a stream (default: stdout); None for a pipe or a file.
-
-    ``COLUMNS`` wins over the terminal's own width. ``NO_COLOR`` and ``TERM=dumb`` have no colours.
-    """
+    """Returns the terminal of a stream (default: stdout); None for a pipe or a file. ``COLUMNS`` wins."""
     found: IO[str] | None = sys.stdout if stream is None else stream
     if found is None or not found.isatty():
         return None
@@ -119,10 +112,9 @@ def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
 
 
 def open_streams() -> None:
-    """Replaces missing stdin, stdout or stderr of the process.
+    """Replaces a missing stdin, stdout or stderr: else the next opened file would take its place.
 
-    Else the next opened file would take their place. Writing to a missing stdout fails, as on a full disk; text for a
-    missing stderr is dropped.
+    Writing to a missing stdout fails, as on a full disk; text for a missing stderr is dropped.
     """
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         with suppress(OSError):
