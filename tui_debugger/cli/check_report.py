@@ -81,7 +81,6 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 a finding, 2 cannot judge, 130 interrupted."""
         return self.judgement.outcome.exit_code
 
 

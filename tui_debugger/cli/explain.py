@@ -186,7 +186,6 @@ def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[Te
 
 
 def _counted(found: Sequence[Guidance], *, doubtful: bool) -> str:
-    """Returns a sentence that counts the tensors with a finding."""
     from tui_debugger.text.numbers import plural
 
     findings = sum(each.finding for each in found)

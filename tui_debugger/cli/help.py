@@ -136,7 +136,6 @@ def _topics(commands: Sequence[str]) -> RenderableType:
 
 
 def _summary(topic: str) -> str:
-    """The line below the title of a page."""
     return _text(topic).split("\n\n", 2)[1].replace("\n", " ")
 
 

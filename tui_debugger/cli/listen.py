@@ -161,7 +161,6 @@ def show(
     started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
 ) -> int:
-    """Runs the screen on a session that already listens; returns the exit code."""
     session.watchpoints.add_missing(watches)
     gc.disable()  # until the first frame, see ``open_.run``
     try:

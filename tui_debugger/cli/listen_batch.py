@@ -369,7 +369,6 @@ class HeadlessListener:
             self._ended(rank, each, event.ended)
 
     def _report_known(self, rank: int, each: Follow, step: int) -> None:
-        """Reports what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)

@@ -190,7 +190,6 @@ class FindingsLog:
         self._counts[pair] = findings
 
     def _finish(self, pair: Pair, step: UnfinishedStep) -> bool:
-        """Tells whether a judged step has findings that were not printed yet."""
         from tui_debugger.model import Verdict
 
         rank, number = pair
@@ -243,7 +242,6 @@ class FindingsLog:
     def summary(
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Reasons, saved: str
     ) -> int:
-        """Prints the summary; returns the exit code."""
         from tui_debugger.check.verdicts import Doubt
 
         for rank in {rank for rank, _ in self._unfinished}:

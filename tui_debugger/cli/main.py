@@ -198,7 +198,6 @@ def _run(words: list[str]) -> int:
 
 
 def _write_error(error: TdbgError) -> None:
-    """Writes the parts of an error as lines; a line break in a path is escaped."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
     what, *others = f"tdbg: {safe}".split("\n")
     # A path stays whole, so that it can be copied.

@@ -88,7 +88,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def source_map(text: str) -> tuple[str, str]:
-    """Parses ``OLD=NEW``."""
     old, equals, new = text.partition("=")
     if not equals or not old or not new:
         raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")

@@ -416,7 +416,6 @@ def number_pair(text: str) -> tuple[int, int]:
 
 
 def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds ``--limit``: rows of tables on stdout."""
     parser.add_argument(
         "--limit",
         type=whole("a number of rows such as 20, or 0 for all"),
@@ -518,7 +517,6 @@ def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], i
 
 
 def spans(text: str) -> tuple[Span, ...]:
-    """Parses ``0,4-6``."""
     found = []
     for part in text.split(","):
         match = _PART.fullmatch(part)

@@ -98,7 +98,6 @@ class OriginAnswer:
 
     @property
     def exit_code(self) -> int:
-        """0 nothing bad, 1 something bad, 2 cannot judge, 130 interrupted."""
         return self.judgement.outcome.exit_code
 
     @property
@@ -205,7 +204,6 @@ def _not_judged(report: OriginReport) -> Iterator[str]:
 
 
 def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
-    """A node in one run of one rank."""
     key = each.hit.key
     return (key.rank, key.step, key.round, each.graph, each.node)
 

@@ -163,7 +163,6 @@ _LINES = 200
 
 
 def _around(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> Neighbourhood:
-    """Returns the part of the graph to draw around a tensor."""
     from tui_debugger.diagnose.relations import measured, neighbourhood
 
     found = neighbourhood(session, key, arguments.hops or 2, progress)

@@ -573,7 +573,6 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
-    """Returns the whole answer for JSON."""
     return {
         **row_of(found, "node", "graph"),
         "ranks": list(found.rows),

@@ -4,7 +4,6 @@ import sys
 
 
 def start() -> int:
-    """Runs ``tdbg`` with the arguments of the process and returns the exit code."""
     try:
         from tui_debugger.cli.main import main
         from tui_debugger.text.writer import guard_logs

@@ -191,14 +191,12 @@ class _RowSources:
 
     @property
     def exit_code(self) -> int:
-        """See ``EPILOG``."""
         if self.interrupted:
             return CancelledError.exit_code
         return 2 if self.failure is not None or self.unreadable or not self.tensors else self.unseen.code(0)
 
     @property
     def exit_words(self) -> str:
-        """Returns the meaning of the exit code."""
         if self.interrupted:
             return "interrupted: these are the rows so far"
         if self.exit_code:
@@ -273,8 +271,6 @@ def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _RowSources) -> None:
-    """Writes one document row by row; totals stand at its end."""
-
     def shown() -> Iterator[dict[str, Any]]:
         with seen.stopped():
             yield from rows

@@ -34,7 +34,6 @@ _BARS: Final = 20
 
 
 def print_weights(arguments: argparse.Namespace) -> int:
-    """Prints the trajectory of each weight and returns the exit code."""
     from tui_debugger.diagnose.trajectory import SUMMARY, trajectory
 
     one_format(arguments)
