@@ -21,6 +21,7 @@ from tui_debugger.graph.categories import (
     DRAWN_UPDATES,
     INPUT_UPDATE,
     PARAMETER_GRADIENT,
+    change_of,
 )
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_inputs
@@ -151,6 +152,8 @@ class LiveRankGraph:
         found: dict[tuple[int, int], OperandState] = {}
         for (node, read), state in states.items():
             row = self.find(node)
+            if row >= 0 and (change := change_of(self.nodes, row)) is not None:
+                row = change  # a buffer: what it is made of in the step is that of the node that says so
             wanted = self._output(read)
             for slot, holder in enumerate(real_inputs(self.nodes, row) if row >= 0 else ()):
                 if holder == wanted or (wanted is None and holder[0] < 0):

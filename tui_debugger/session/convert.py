@@ -17,6 +17,7 @@ from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorKey, no_progress
 from tui_debugger.notes import NOTES_FILE, notes_line
+from tui_debugger.said import SAID_FILE, Said, doubt_line
 from tui_debugger.session.export_files import fresh_directory, safe_path, storable, write_npy
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Source, TensorFlag
@@ -135,6 +136,20 @@ def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path,
     if notes:
         with (folder / NOTES_FILE).open("x", encoding="utf-8") as file:
             file.writelines(notes_line(step, found) for step, found in notes)
+    if lines := _said_lines(session, rank, steps, progress):
+        with (folder / SAID_FILE).open("x", encoding="utf-8") as file:
+            file.writelines(lines)
+
+
+def _said_lines(session: Session, rank: int, steps: Sequence[int], progress: ProgressFn) -> list[str]:
+    """What the training said of its steps beside values, and what it could not record."""
+    nodes, flow = session.nodes(rank), session.flow(rank, progress)
+    lines: list[str] = []
+    for step, table in ((step, flow.table(step)) for step in steps):
+        said = Said(table.inputs_unknown, table.operands, table.by_design)
+        lines += said.lines(step, lambda row: (nodes.names[row], nodes.graph_of(row).name))
+    parts = (part for part in session.source.unreadable() if part.unrecorded and part.rank in {None, rank})
+    return [*lines, *map(doubt_line, parts)]
 
 
 def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tuple[int, int] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -103,7 +104,13 @@ LeftOut = Callable[[LiveRank, int], Mapping[int, frozenset[str]]]
 """Returns by place the NaN or Inf that is no finding in a step of a training: see ``live_left_out``."""
 
 
-def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: ProgressFn = no_progress) -> str:
+def save_dump(
+    source: LiveSource,
+    directory: Path,
+    left_out: LeftOut,
+    progress: ProgressFn = no_progress,
+    ends: Mapping[int, str] = MappingProxyType({}),
+) -> str:
     """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
 
     Args:
@@ -111,6 +118,7 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
         directory: a new one, or an empty one.
         left_out: asked of every step.
         progress: receives snapshots.
+        ends: by rank how its training ended before its time.
 
     Raises:
         TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
@@ -120,7 +128,11 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
     if not ranks:
         raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
     counts = _Counts(source.spool)
-    lost = source.unreadable()
+    rest = "the rest of the training"
+    lost = [
+        *source.unreadable(),
+        *(UnreadablePart(f"rank {at}: {rest}", f"it {how}", rank=at) for at, how in ends.items()),
+    ]
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
@@ -525,8 +537,13 @@ class LiveSession(Session):
     def waiting_text(self) -> str:
         return waiting_text(self._trainings.address, encrypted=self._trainings.encrypted)
 
-    def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
+    def save(self, directory: Path, progress: ProgressFn = no_progress, *, early: Collection[int] | None = None) -> str:
         """Writes all that is kept as a dump directory, which ``tdbg open`` reads; returns what was written, in words.
+
+        Args:
+            directory: a new one, or an empty one.
+            progress: receives snapshots.
+            early: ranks of the trainings that ended before their time; None: of all that did.
 
         Raises:
             TdbgError: the directory exists and is not empty, or cannot be written.
@@ -536,7 +553,9 @@ class LiveSession(Session):
         def no_findings(live: LiveRank, step: int) -> Mapping[int, frozenset[str]]:
             return left_out(live, self.measurements(live.number), step, progress)
 
-        return save_dump(self.live, directory, no_findings, progress)
+        states = [each for each in self.trainings() if early is None or each.rank in early]
+        ends = {each.rank: each.ending for each in states if each.ending}
+        return save_dump(self.live, directory, no_findings, progress, ends)
 
     # -- tensors -----------------------------------------------------------------------------------
 

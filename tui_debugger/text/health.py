@@ -74,14 +74,22 @@ def covered_text(
     checked: int,
     pairs: int,
     ranks: int,
+    each: int,
     findings: int,
     unreadable: int,
     not_comparable: int,
     parts: Sequence[str] = (),
 ) -> str:
-    """Returns ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``; ``pairs``: (rank, step)."""
-    every = "all " if pairs > 1 else ""
-    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
+    """Returns ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``; ``pairs``: (rank, step).
+
+    ``each``: the number of steps of each rank; 0: they differ.
+    """
+    if checked < pairs:
+        of = f"{checked:,} of {_pairs(pairs, ranks)}"
+    elif ranks > 1 and each:
+        of = f"{'all ' if each > 1 else ''}{plural(each, 'step')} of each of {ranks:,} ranks"
+    else:
+        of = f"{'all ' if pairs > 1 else ''}{_pairs(pairs, ranks)}"
     doubts = [*parts]
     doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
@@ -92,7 +100,7 @@ def covered_text(
 
 
 def _pairs(pairs: int, ranks: int) -> str:
-    return plural(pairs, "step") + (f" of {ranks:,} ranks" if ranks > 1 else "")
+    return plural(pairs, "step") + (f" of {ranks:,} ranks together" if ranks > 1 else "")
 
 
 def span_text(steps: Sequence[int]) -> str:

@@ -302,6 +302,11 @@ OVERWRITTEN: Final = -1
 _ORDER: Final = itertools.count()
 
 
+def time_now() -> int:
+    """A point in time, among those at which the lines of a step were made: see ``Capture.order``."""
+    return next(_ORDER)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedOperand:
     """An operand of a node, as it was when the node ran."""

@@ -91,6 +91,11 @@ class HostNumbers:
         start = np.concatenate((self._start[:-1], others._start + len(self._numbers)))
         return HostNumbers(np.concatenate((self._numbers, others._numbers)), start)
 
+    @property
+    def are_finite(self) -> bool:
+        """Tells whether no number is NaN or Inf."""
+        return bool(np.isfinite(self._numbers).all())
+
     def all(self, place: int) -> Doubles:
         return self._numbers[self._start[place] : self._start[place + 1]]
 

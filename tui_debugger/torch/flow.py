@@ -57,7 +57,8 @@ _WRITES_NUMBERS: Final = frozenset(
 _KEEPS_LOW: Final = (MOVES - {"Relu", "Neg", "Abs", "Zero", "Zeros", "ZerosLike", "OnesLike", "NewZeros"}) | {
     *("Add", "Sub", "Mul", "Div", "ToCopy"),
 }
-"""Kinds of operators that keep an element of -Inf: they lay it over others, or scale it."""
+"""Kinds of operators that keep an element of -Inf: they add it to others, or scale it."""
+_LOGARITHMS: Final = frozenset({"Log", "Log2", "Log10"})
 _LOW: Final = -65504.0
 """The lowest number of the smallest type: lower numbers may become -Inf."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
@@ -72,20 +73,13 @@ _SEED: Final = "\0seed"
 
 @dataclass(frozen=True, slots=True)
 class TensorInputs:
-    """The origin of a tensor.
+    """The origin of a tensor."""
 
-    Attributes:
-        sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
-        work: kind of the operator that computed something of the sources; of several the last one, as ``LogFunction``;
-            empty where values only moved.
-        own: it is the output of a node itself.
-        masked: the program itself put elements there that are so low that a softmax gives them no weight.
-    """
-
-    sources: tuple[str, ...] = ()
-    work: str = ""
-    own: bool = False
-    masked: bool = False
+    sources: tuple[str, ...] = ()  # outputs of nodes, parameters and inputs that it was made of; ``UNKNOWN``: others
+    work: str = ""  # kind of the operator that computed it; of several the last, as ``LogFunction``; empty: moved only
+    own: bool = False  # it is itself the output of a node
+    masked: bool = False  # the program set elements so low that a softmax gives them no weight
+    truth: bool = False  # its 1 and 0 stand for True and False: the logarithm of these is a mask
 
 
 def _together(last: str, before: Sequence[str]) -> str:
@@ -291,6 +285,8 @@ class StepSources:
             made = replace(made, masked=True)
         elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
             made = TensorInputs(masked=True)
+        elif kind == "ToCopy" and given[0].dtype is torch.bool:
+            made = replace(made, truth=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def lays(self, func: Any, args: Any) -> bool:
@@ -321,16 +317,19 @@ class StepSources:
         parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
+        truth = any(part.truth for part, _ in parts[:1])
+        masked |= truth and kind in _LOGARITHMS
+        truth &= kind in MOVES or kind == "ToCopy"
         if not sources:
-            return TensorInputs(masked=True) if masked else _CONSTANT
-        # Where to look was computed as well: that makes nothing bad.
+            return TensorInputs(masked=masked, truth=truth) if masked or truth else _CONSTANT
+        # Computed indices do not make values bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
         if work:  # the loss itself was computed with: its node is the source, if known
             sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
-        return TensorInputs(tuple(unique(sources)), work, masked=masked)
+        return TensorInputs(tuple(unique(sources)), work, masked=masked, truth=truth)
 
     def _hand_on(
         self,

@@ -219,12 +219,17 @@ def no_autocast() -> AbstractContextManager[None]:
     return guard
 
 
-def transformed(tensor: torch.Tensor) -> bool:
-    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+def transforming() -> bool:
+    """Tells whether ``torch.func`` (vmap, grad ...) runs.
 
     Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
     """
-    return _transform_level() is not None or _wrapped(tensor)
+    return _transform_level() is not None
+
+
+def transformed(tensor: torch.Tensor) -> bool:
+    """Tells whether ``torch.func`` runs, or a tensor stands for others in there."""
+    return transforming() or _wrapped(tensor)
 
 
 _wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above

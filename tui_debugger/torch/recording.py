@@ -6,7 +6,7 @@ to the step that ends next; the values of the first pass that hit and of the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
@@ -35,6 +35,7 @@ from tui_debugger.torch.captures import (
     extremes,
     foreseen,
     plain,
+    time_now,
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import StepSources
@@ -202,7 +203,7 @@ class StepRecording:
         settled: nothing but the values of tensors is looked at in this step: the graph and its data flow are known.
         paused: tdbg itself is at work: operators are its own.
         updated: parameters that an optimizer changed in this step.
-        written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
+        bad_at_start: buffers that held NaN before anything ran in this step, and nothing is seen to have written that.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
@@ -227,7 +228,9 @@ class StepRecording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
-        self.written_bad: set[str] = set()
+        self.bad_at_start: set[str] = set()
+        self._states: dict[str, list[tuple[int, OperandState]]] = {}
+        """Of weights and buffers that were bad in this step for a while: since when they were what."""
         self._evaluated: list[str] = []
         self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
@@ -483,8 +486,9 @@ class StepRecording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+        found = [self._with_weights(each) for each in hits]
+        unknown = [each for each in found if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in found]
 
     def _without_others(self, hit: ClientHit) -> ClientHit:
         """A hit of a node that has further inputs in other steps: it did not read these, so they count as clean."""
@@ -497,11 +501,47 @@ class StepRecording:
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
-        node = self.structure.nodes.get(hit.node)
-        is_module = node is not None and not self._at_once and not is_collective(node.kind)
-        if is_module and not self.written_bad.isdisjoint(self.structure.nodes[hit.node].inputs):
-            return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
+
+    def read_as(self, states: Mapping[str, OperandState]) -> None:
+        """Weights and buffers are bad from now on, or clean again: modules read them as they are."""
+        now = time_now()
+        for name, state in states.items():
+            if state is not OperandState.CLEAN or name in self._states:
+                self._states.setdefault(name, []).append((now, state))
+
+    def was_clean(self) -> bool:
+        """Tells whether all quick numbers of this step are finite so far; a device is waited for."""
+        step = self.step
+        step.fetched = step.waiting.fetch(step.fetched)
+        return step.fetched.are_finite
+
+    def _with_weights(self, hit: ClientHit) -> ClientHit:
+        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen."""
+        node = self.structure.nodes.get(hit.node)
+        if node is None:
+            return replace(hit, operands=(*hit.operands, *self._not_made_of(hit.node)))
+        if self._at_once or is_collective(node.kind):
+            return hit
+        line = self.step.get((hit.node, hit.slot))
+        states: dict[str, OperandState] = {}
+        for name in node.inputs:
+            for since, state in self._states.get(name, ()):
+                if line is None or since < line.order:
+                    states[name] = state
+        return replace(hit, operands=(*hit.operands, *states.items()))
+
+    def _not_made_of(self, name: str) -> list[tuple[str, OperandState]]:
+        """What a weight or buffer was made of in other steps, and not in this one.
+
+        A buffer that was bad before anything ran was made bad by none of the modules that change it. A weight to which
+        the program once wrote something bad is made by its optimizer again.
+        """
+        fed, states = self.structure.fed.get(name), self._states.get(name)
+        if name in self.bad_at_start:
+            return [(each, OperandState.CLEAN) for each in fed or ()]
+        written = states is not None and states[-1][1] is not OperandState.CLEAN
+        return [(name, OperandState.CLEAN)] if fed == [] and not written else []
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""
@@ -525,7 +565,8 @@ class StepRecording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self.written_bad.clear()
+        self.bad_at_start.clear()
+        self._states.clear()
         self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:

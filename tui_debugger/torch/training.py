@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -42,6 +42,7 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.optimizers import Steps
+from tui_debugger.torch.program_writes import SMALL, ProgramWrites
 from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, ModelTree, Structure, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -350,11 +351,6 @@ class Expectation:
         return self._outputs
 
 
-def _state_of(buffer: torch.Tensor) -> tuple[int, int]:
-    """What changes when somebody writes to a buffer or puts another one there."""
-    return id(buffer), version_of(buffer)
-
-
 def unscales(optimizer: torch.optim.Optimizer) -> bool:
     """Tells whether a gradient scaler has left it to an optimizer to unscale the gradients, as fused ones do."""
     return getattr(optimizer, "grad_scale", None) is not None
@@ -405,9 +401,6 @@ def _reporting(original: Any) -> Any:
     return step
 
 
-SMALL: Final = 1 << 16
-"""Bytes of a weight whose values of the step before are kept whatever is watched."""
-
 ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
 """The things that are not recorded."""
 
@@ -433,11 +426,8 @@ class TrainingState:
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
         self._masks: list[str] = []
-        self._versions: dict[str, tuple[int, int, int]] = {}
-        self._left: dict[str, tuple[int, int]] = {}
-        self._begun = 0
-        """Steps at whose beginning weights were looked at."""
-        recording.at_begin = lambda: self._notice_tampering(self._shards())
+        self._writes = ProgramWrites(recording, self.previous.get, lambda: self.tree, self._shards)
+        recording.at_begin = self._writes.call_begins
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
@@ -448,8 +438,6 @@ class TrainingState:
         self._weights_seen = False
         self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}  # gradients, by weight
         self._bad_gradients = False
-        self._bad_before: set[str] = set()
-        """Nodes that were bad in the step before."""
         self._of_step: set[str] = set()
         """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -500,8 +488,7 @@ class TrainingState:
                 budget -= size
                 kept.append((name, parameter))
         self.previous.keep(kept)
-        # The program initialized all of them: whether it did so well is looked at once.
-        self._versions = {name: _NEVER_SEEN for name, each in self.tree.parameters.items() if readable(each)}
+        self._writes.first_step_begins()
 
     def learned(self) -> None:
         """The first recorded step is over."""
@@ -537,59 +524,6 @@ class TrainingState:
                 if buffer is not None and (name in changed or (id(buffer), version_of(buffer)) != before):
                     structure.feed(name, self._owners(name))
 
-    def _notice_tampering(self, but: Container[str] = ()) -> None:
-        """A weight that the program itself changed between two steps may have become bad by that.
-
-        Args:
-            but: names of those to be looked at later.
-        """
-        structure, shards = self.recording.structure, self._shards()
-        asked = {name: known for name, known in self._versions.items() if name not in but}
-        changed = [name for name, known in asked.items() if self._version(name, shards) != known]
-        self._begun += bool(asked)
-        with self.recording.at_work():
-            structure.touch(name for name in changed if asked[name] != _NEVER_SEEN)
-            now_and_then = self._begun & (self._begun - 1) == 0  # a device is waited for
-            some = {
-                name for name in asked if name not in changed
-            }  # ``weight.data.clamp_()`` counts nowhere that it was
-            here = {name for name in some if now_and_then or self.tree.parameters[name].device.type == "cpu"}
-            structure.touch(name for name in here if self._is_another(name))
-            # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
-            whole = (name for name in changed if name not in self._bad_before)
-            bad = {name for name in whole if not bool(local(self.tree.parameters[name]).isfinite().all())}
-        self.recording.written_bad |= bad | self._buffers_with_nan()
-        for name in asked:
-            if name in bad:
-                structure.feed(name, ())  # for good: another graph would cost what is known of this step
-            del self._versions[name]
-
-    def _buffers_with_nan(self) -> set[str]:
-        """The buffers to which the program wrote since the last step, and that hold NaN: infinite ones may be masks."""
-        held = ((name, self.tree.buffers.get(name), before) for name, before in self._left.items())
-        changed = [(name, each) for name, each, before in held if each is not None and _state_of(each) != before]
-        self._left.clear()
-        with self.recording.at_work():
-            return {name for name, each in changed if readable(each) and bool(dense(local(each)).isnan().any())}
-
-    def _is_another(self, name: str) -> bool:
-        """Tells whether a weight is not what it was at the end of the step, as far as that is kept."""
-        before, now = self.previous.get(name), dense(local(self.tree.parameters[name]))
-        same = before is None or before.shape != now.shape or before.dtype != now.dtype or before.device != now.device
-        return not same and before is not None and not torch.equal(before, now)
-
-    def _notice_bad_weights(self) -> None:
-        """Gradients are bad for the first time: a weight that is bad before its update was written by the program.
-
-        ``weight.data[0] = ...`` counts nowhere that it was.
-        """
-        but, plans = self._shards() | self._bad_before, self.recording.plans
-        watched = ((name, each) for name, each in self.tree.parameters.items() if name not in but and plans.of(name))
-        with self.recording.at_work():
-            for name, each in watched:
-                if readable(each) and not bool(local(each).isfinite().all()):
-                    self.recording.structure.feed(name, ())
-
     def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
         wanted = {id(each) for each in parameters}
         return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
@@ -597,13 +531,6 @@ class TrainingState:
     def _shards(self) -> set[str]:
         """Names of sharded weights: modules read the weights gathered from all processes instead."""
         return {reading.parameter for reading in self.distribution.readings}
-
-    def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
-        """Returns what changes when the program writes to a weight or gives it other memory (``weight.data = ...``)."""
-        parameter = self.tree.parameters[name]
-        part = part_of(parameter)
-        fixed = part is parameter and part.layout is torch.strided and name not in shards
-        return id(parameter), version_of(part), part.data_ptr() if fixed else 0
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
@@ -619,7 +546,7 @@ class TrainingState:
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
         self._notice_changes()
-        self._notice_tampering()
+        self._writes.optimizer_begins()
         self.expectation.begins(optimizer)
 
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
@@ -661,7 +588,7 @@ class TrainingState:
         if optimizer is not None:
             bad, self._bad_gradients = self._bad_gradients, waiting.may_be_bad(before)
             if self._bad_gradients and not bad:
-                self._notice_bad_weights()
+                self._writes.gradients_became_bad()
 
     def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
         """Tells whether a gradient is left from the step before: neither made nor used in this step."""
@@ -726,7 +653,7 @@ class TrainingState:
 
     def next_step(self) -> None:
         """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
-        self._bad_before = set(self.recording.step.bad)
+        self._writes.step_ends()
         if self.recording.every_operator and len(self._states.of(self.tree, self.optimizers)) != self._known_states:
             self._know_parameters()
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
@@ -738,9 +665,6 @@ class TrainingState:
         seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
         kept = {name: each for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous}
         watched = [(name, each) for name, each in self.tree.parameters.items() if readable(each)] if plans else []
-        shards = self._shards()
-        self._versions = {name: self._version(name, shards) for name, _ in watched}
-        self._left = {name: _state_of(each) for name, each in self.tree.buffers.items()} if plans else {}
         # What a module read shows whether what it made was its own work, so as much of it as costs nothing is kept.
         kept.update((name, each) for name, each in watched if part_of(each).nbytes <= SMALL)
         self.previous.follow(self.recording.step)
@@ -762,6 +686,7 @@ class TrainingState:
         self.previous.clear()
         self._lasting.clear()
         self._states.clear()
+        self._writes.step_ends()
         self.forget_step()
 
     def initial(self) -> list[tuple[str, torch.Tensor]]:
@@ -853,10 +778,6 @@ class TrainingState:
     def _frozen(self) -> set[str]:
         """Parameters that want no gradient and never had one: frozen on purpose."""
         return {name for name, each in self.tree.parameters.items() if not each.requires_grad} - self._trained
-
-
-_NEVER_SEEN: Final = (0, -1, 0)
-"""The version of a weight of which nothing is known."""
 
 
 def _plain(buffer: torch.Tensor) -> bool:

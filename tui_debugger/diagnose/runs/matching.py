@@ -190,6 +190,21 @@ class NodesOfRun:
         scopes = _COUNTER.sub("", name.removeprefix(GRADIENTS)).split("/")
         return tuple(_EXPANDED.sub("", _GRADIENT_SCOPE.sub("Grad_", scope)) for scope in scopes)
 
+    def called(self, row: int) -> Hashable:
+        """The name without call counters, with the direction."""
+        return self.kind(row), _CALL.sub("", self.name(row))
+
+    def calls_around(self, row: int) -> Counter[Hashable]:
+        """Counts the calls in the scope of an operator, by name."""
+        return self._calls[self.name(row).rpartition("/")[0]]
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Counter[Hashable]]:
+        found: dict[str, Counter[Hashable]] = defaultdict(Counter)
+        for row in self.rows:
+            found[self.name(row).rpartition("/")[0]][self.called(row)] += 1
+        return found
+
     def kind(self, row: int) -> tuple[bool, bool]:
         return self.is_parameter(row), self.backward(row)
 
@@ -275,6 +290,20 @@ class _Matcher:
         producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
         return bool(producers & self.b.producers(b))
 
+    def _may_be_other_calls(self, a: int, b: int) -> bool:
+        """Tells whether two operators of one name do not fit, in a scope in which the runs call other operators.
+
+        Then the counter in a name (``Transpose#2``) does not tell which calls are the same. Two operators do not fit
+        where their shapes differ; or, where the runs call them different numbers of times, where paired nodes feed only
+        one of the two.
+        """
+        calls = [side.calls_around(row) for side, row in ((self.a, a), (self.b, b))]
+        if calls[0] == calls[1] or self._agree(a, b):
+            return False
+        fed = {bool(self.a.producers(a) & self.to_b.keys()), bool(self.b.producers(b) & self.to_a.keys())}
+        several = calls[0][self.a.called(a)] != calls[1][self.b.called(b)]
+        return (several and len(fed) > 1) or not self._same_shapes(a, b)
+
     def _same_shapes(self, a: int, b: int) -> bool:
         one, other = self.a.shapes(a), self.b.shapes(b)
         if one is None or other is None or one == other:
@@ -302,6 +331,8 @@ class _Matcher:
             if len(rows) != len(others) or any(self._contradict(*pair) for pair in pairs):
                 continue
             if len(rows) > 1 and not all(self._same_shapes(*pair) for pair in pairs):
+                continue
+            if not parameters and any(self._may_be_other_calls(*pair) for pair in pairs):
                 continue
             for a, b in pairs:
                 self._add(NodeMatch(a, b, rule))
@@ -531,16 +562,19 @@ def _prefix_changes(
         for start in range(len(parts)):
             found = dict.fromkeys(ends.get((a.kind(row), parts[start:]), ()))
             if found:
-                names_module = not parameters or not start or any(map(_names_module, parts[start:]))
+                of_module = not parameters or not start or any(map(names_module, parts[start:]))
                 for other in found if len(found) <= _MOST_VOTES else ():
                     before = other[: len(other) - len(parts) + start]
-                    if names_module or not before:
+                    if of_module or not before:
                         votes[parts[:start], before] += 1
                 break
-    return [change for change, _ in votes.most_common(_MOST_VOTES)]
+    rows = len(left_a) + len(left_b)
+    most = max(_MOST_VOTES, _MOST_CELLS // max(rows, 1)) if parameters else _MOST_VOTES  # each layer may have its own
+    return [change for change, _ in votes.most_common(most)]
 
 
-def _names_module(word: str) -> bool:
+def names_module(word: str) -> bool:
+    """Tells whether a word of a name tells one module from others."""
     return not word.isdigit() and word not in _NAMES_NOTHING
 
 

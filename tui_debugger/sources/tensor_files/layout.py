@@ -20,17 +20,18 @@ from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.rank_names import (
-    SHARE,
     Places,
     RankName,
     confirmed,
     number_places,
     read_rank,
+    read_share,
     sized_places,
 )
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
@@ -281,10 +282,10 @@ class _EntryLister:
 
     def _note_share(self, path: str, place: _EntryFacts, step: int | None) -> None:
         folder, name = os.path.split(path)
-        if (match := SHARE.search(name)) is not None:
-            start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
+        if (match := read_share(name)) is not None:
+            start, end = f"{folder}/{name[: match.start('rank')]}", name[match.end("rank") :]
             own = step if place.epoch is None else None  # the steps of epochs may get other numbers
-            self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
+            self._shares.setdefault((start, end, int(match["count"]), own), set()).add(int(match["rank"]))
 
     def _find_missing(self) -> None:
         """Reports the files of ranks that are missing."""
@@ -421,7 +422,7 @@ class _EntryLister:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        beside = {CONVERTED_NODES, NOTES_FILE, LOG_OF_TRAINER}
+        beside = {CONVERTED_NODES, NOTES_FILE, SAID_FILE, LOG_OF_TRAINER}
         self._layout.beside |= {entry.path for entry in found if entry.name in beside or entry.name.endswith(INDEXES)}
         return sorted(found, key=lambda entry: natural(entry.name))
 
