@@ -1,4 +1,4 @@
-"""``tdbg audit``: every known operator is computed again from its recorded inputs; what is wrong is named."""
+"""``tdbg audit``: computes every known operator again from its recorded inputs and names wrong outputs."""
 
 from __future__ import annotations
 
@@ -61,11 +61,10 @@ _EXITS: Final = {
     2: "cannot judge",
 }
 _FEW: Final = 20
-"""Findings and doubts that are listed for people."""
+"""The number of findings, and of doubts, that are listed for people."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(commands, "audit", "compute every operator again: which is wrong", DESCRIPTION, EPILOG)
     parser.add_argument("--node", metavar="NODE", help="only this node: its id, the end of it, or a part only it has")
     parser.add_argument(
@@ -159,7 +158,6 @@ def _coverage_columns() -> tuple[Column, ...]:
 
 
 def print_report(report: AuditReport, session: Session, arguments: argparse.Namespace) -> None:
-    """Prints everything, from the answer down."""
     from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,
@@ -193,9 +191,8 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
 
 
 def document(report: AuditReport, session: Session) -> dict[str, Any]:
-    """The JSON document."""
     from tui_debugger import __version__
-    from tui_debugger.text.documents import plain
+    from tui_debugger.text.documents import plain, row_of
     from tui_debugger.text.rows import part_rows
 
     code, pairs = report.exit_code, report.pairs
@@ -211,17 +208,12 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
         "headline": findings[report.findings.index(headline)] if headline is not None else None,
         "findings": findings,
         "coverage": {
-            "checked": report.checked,
-            "not_checked": report.not_checked,
-            "nbytes": report.nbytes,
+            **row_of(report, "checked", "not_checked", "nbytes"),
             "ranks": sorted({rank for rank, _ in pairs}),
             "steps": sorted({step for _, step in pairs}),
             "operators": [
                 {
-                    "kind": each.kind,
-                    "known": each.known,
-                    "checked": each.checked,
-                    "wrong": each.wrong,
+                    **row_of(each, "kind", "known", "checked", "wrong"),
                     "largest_r": plain(each.largest),
                     "not_checked": each.not_checked,
                     "why": [{"text": reason, "count": count} for reason, count in each.left.most_common()],
@@ -239,28 +231,21 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
 
 
 def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
-    """A finding for JSON."""
     from tui_debugger.diagnose.audit import headline_text
-    from tui_debugger.text.documents import plain
+    from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import stack_text
 
     check = finding.check
     return {
         "node": finding.name,
-        "rank": finding.rank,
-        "step": finding.step,
-        "kind": finding.kind,
-        "fault": finding.fault.value,
+        **row_of(finding, "rank", "step", "kind", "fault"),
         "difference_kind": check.difference[0] or None,
         "text": headline_text(finding),
         "tensor": key_row(finding.key) if finding.key is not None else None,
-        "slot": check.slot,
-        "r": plain(check.r),
-        "element_r": plain(check.element_r),
+        **row_of(check, "slot", "r", "element_r"),
         "index": list(check.worst),
-        "expected": plain(check.expected),
-        "found": plain(check.found),
+        **row_of(check, "expected", "found"),
         "inputs_sound": finding.sound,
         "shown_by": list(finding.shown_by),
         "stack": list(stack_text(session.nodes(finding.rank).stack(finding.row))),
@@ -271,9 +256,8 @@ TITLES: Final = (
     *("rank", "step", "node", "kind", "fault", "slot", "r", "element_r", "index", "expected", "found"),
     *("inputs_sound", "difference_kind", "text"),
 )
-"""The columns of the table of findings, and keys of its rows."""
+"""The columns of the table of findings, and the keys of its rows."""
 COVERAGE_TITLES: Final = ("operator", "known", "checked", "wrong", "largest_r", "not_checked", "why")
-"""The columns of the table of coverage."""
 
 
 def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
@@ -285,11 +269,7 @@ def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
 
 
 def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
-    """Writes findings and coverage as the sheets of a workbook.
-
-    Raises:
-        TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
-    """
+    """Writes findings and coverage as sheets. Raises TdbgError if openpyxl is missing or the file cannot be written."""
     from tui_debugger.diagnose.audit import coverage_cells
     from tui_debugger.session.export_files import fresh_file
     from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
@@ -306,7 +286,7 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
 
 
 def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Namespace) -> Iterator[str]:
-    """Yields a report in Markdown, for an issue or a chat."""
+    """Yields the report in Markdown, for an issue or a chat."""
     from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,

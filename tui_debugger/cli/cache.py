@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import open_session
-from tui_debugger.cli.output import interruptible, print_json, print_table, progress_bar
+from tui_debugger.cli.output import document_head, interruptible, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import moment, plural
 from tui_debugger.text.writer import write_lines
 
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows, empties or verifies the index, and returns the exit code.
-
-    Raises:
-        TdbgError: the words behind ``--cache`` are no action.
-    """
+    """Shows, empties or verifies the index. Raises TdbgError if the words after ``--cache`` are no action."""
     from tui_debugger.cache.store import default_directory
 
     arguments.path, why = default_directory()
@@ -102,17 +99,15 @@ def _verify(dump: Path, arguments: argparse.Namespace) -> int:
 
 
 def _head(arguments: argparse.Namespace) -> dict[str, Any]:
-    path = None if arguments.path is None else str(arguments.path)
-    return {"command": "config", "path": path, "exit_code": 0, "action": (arguments.cache or ["info"])[0]}
+    return {**document_head("config", arguments.path, 0), "action": (arguments.cache or ["info"])[0]}
 
 
 def _document(found: StoreInfo | None) -> dict[str, Any]:
     if found is None:
         return {"size": 0, "limit": 0, "kinds": {}, "oldest": None, "newest": None}
     return {
-        "size": found.size,
-        "limit": found.limit,
-        "kinds": {name: {"entries": kind.entries, "size": kind.size} for name, kind in found.kinds.items()},
+        **row_of(found, "size", "limit"),
+        "kinds": {name: row_of(kind, "entries", "size") for name, kind in found.kinds.items()},
         "oldest": moment(found.oldest),
         "newest": moment(found.newest),
     }

@@ -56,7 +56,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "check",
@@ -121,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> CheckReport:
 
 
 def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], texts: Sequence[str]) -> None:
-    """A condition that nothing looks for would never fail: that is a mistake, not a clean check."""
+    """Raises TdbgError if no watchpoint has a condition of ``--fail-on``: such a check could never fail."""
     from tui_debugger.watch.condition_table import CONDITIONS
 
     missing = fail_on - {watchpoint.condition for watchpoint in watchpoints}
@@ -136,7 +135,7 @@ def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], t
 
 
 def _results(session: Session, pairs: Sequence[Pair], progress: ProgressFn) -> CheckResult:
-    """Checks; Ctrl-C is raised anywhere, so what was finished is asked for again when it got lost on its way."""
+    """Checks. After Ctrl-C it returns the finished part, which the session kept."""
     try:
         return session.check(pairs, progress)
     except CancelledError:

@@ -21,11 +21,21 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import meaning_of, note, print_above, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import (
+    judged_head,
+    meaning_of,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_table,
+    print_text,
+)
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.notes import notes_row, notes_text
 from tui_debugger.text.numbers import named, plural
@@ -36,36 +46,23 @@ from tui_debugger.text.writer import Meaning, meant, write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
 OUTCOMES = {outcome: meaning_of(outcome.exit_code) for outcome in Outcome}
-"""The meaning of a verdict, for its colour."""
 _ALLOW = {
     "unmatched": " (--allow-unmatched accepts that)",
     "unreadable": " (--allow-unreadable accepts that)",
     "uncomparable": " (--allow-unreadable accepts that)",
 }
 _NEAR = 5
-"""The number of hits that can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+"""Up to this number of hits the table can be read at a glance; the beginnings of a longer one are repeated below."""
 _FIRST = 3
-"""The number of them that are repeated."""
+"""The number of beginnings that are repeated next to the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
     """A finished or interrupted check.
 
-    Attributes:
-        path: what the user gave.
-        result: the check.
-        judgement: what it comes to.
-        pairs: how many (rank, step) were to be checked.
-        recommended: whether the recommended watchpoints were used.
-        asked: whether the user chose the watchpoints.
-        fail_on: ids of the conditions that count; empty: all.
-        disabled: watchpoints of files that were left out.
-        notices: what is missing or odd in the dump.
-        inventory: the entries under PATH that no reader claimed.
-        limits: what no verdict on it can tell.
-        graphs: whether there are several, so that a name alone may mean two nodes.
-        notes: the scalars of the steps that have any, recognised ones included.
+    ``pairs`` counts the (rank, step) to check; ``asked``: the user chose the watchpoints; an empty ``fail_on`` means
+    all conditions; ``limits``: what no verdict on this dump can tell, in sentences; ``notes``: scalars by step.
     """
 
     path: Path
@@ -84,12 +81,10 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 a finding, 2 cannot judge, 130 interrupted."""
         return self.judgement.outcome.exit_code
 
 
 def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
-    """Prints it and returns the exit code."""
     for notice in report.notices:
         note(notice)
     if report.disabled:
@@ -113,11 +108,10 @@ def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
 
 
 def document(report: CheckReport) -> dict[str, Any]:
-    """The JSON document."""
     result, judgement = report.result, report.judgement
     return {
-        **_head(report.path, report.exit_code, judgement.outcome),
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        **judged_head("check", report.path, judgement.outcome),
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(result.coverage.parts),
         "recommended": report.recommended,
         "fail_on": [CONDITIONS[condition].abbr for condition in report.fail_on],
@@ -142,17 +136,10 @@ def document(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def _head(path: object, exit_code: int, outcome: Outcome) -> dict[str, Any]:
-    return {"command": "check", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
-
-
 def _tally_row(tally: Tally) -> dict[str, Any]:
     return {
         **watch_row(tally.watchpoint, tally.tensors),
-        "judged": tally.judged,
-        "findings": tally.findings,
-        "not_comparable": tally.not_comparable,
-        "cannot_judge": tally.cannot_judge,
+        **row_of(tally, "judged", "findings", "not_comparable", "cannot_judge"),
         "blocked": tally.blocked.tensors,
         "by_design": tally.by_design,
     }
@@ -187,7 +174,7 @@ _VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOU
 
 
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
-    """The name comes last: it is the longest, and stays whole for those who copy it into ``tdbg show``."""
+    """The cells of a hit. The name comes last and stays whole, so that it can be copied into ``tdbg show``."""
     key = hit.key
     origin = Meaning.ORIGIN if hit.origin else None
     return [
@@ -215,13 +202,12 @@ _TOLD = {"findings": Meaning.FINDING, "not judged": Meaning.DOUBT}
 
 
 def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
-    """Returns a row with the meaning of what was counted."""
     cells = zip(titles, row, strict=True)
     return [meant(cell, _TOLD.get(title) if cell != "0" else None) for title, cell in cells]
 
 
 def _remarks(report: CheckReport) -> list[str]:
-    """Returns what a reader of "clean" has to know."""
+    """Returns the remarks that limit what "clean" means."""
     judgement = report.judgement
     lines = [
         f"{what}: {watch_line(tally.watchpoint)} {why}"
@@ -238,7 +224,7 @@ def _remarks(report: CheckReport) -> list[str]:
 
 
 def _notes(report: CheckReport) -> list[str]:
-    """Returns the scalars of the step that the findings begin at."""
+    """Returns the scalars of the step with the first findings."""
     failing = report.judgement.failing
     if not failing:
         return []
@@ -248,7 +234,7 @@ def _notes(report: CheckReport) -> list[str]:
 
 
 def _beginnings(report: CheckReport) -> list[str]:
-    """Tells where to look first, when the top of the table is out of sight: the origins, else the first finding."""
+    """Names the origins, else the first finding, when the top of the table is out of sight."""
     failing = report.judgement.failing
     if len(failing) <= _NEAR:
         return []
@@ -267,7 +253,7 @@ def _beginnings(report: CheckReport) -> list[str]:
 
 
 def _idle(tally: Tally) -> tuple[str, str]:
-    """Returns what to call it that a watchpoint judged nothing, and why."""
+    """Returns the label for a watchpoint that judged nothing, and the reason."""
     tensors = plural(tally.tensors, "tensor")
     if tally.cannot_judge:
         return "NOT COMPARED", f"could judge none of its {tensors}"

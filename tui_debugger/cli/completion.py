@@ -1,7 +1,4 @@
-"""The files for shells and man that come with the package.
-
-``tests/shell_files.py`` writes them from the tables of the command line; a test holds them against the program.
-"""
+"""The files for shells and man in the package. ``tests/shell_files.py`` writes them from the command line's tables."""
 
 from __future__ import annotations
 
@@ -17,9 +14,8 @@ FILES: Final = {
     "fish": "fish/vendor_completions.d/tdbg.fish",
     "man": "man/man1/tdbg.1",
 }
-"""The directories below ``share``, in this package and in the prefix that it is installed into."""
+"""The paths below ``share``, both in this package and in the prefix of an installation."""
 
 
 def print_shell_file(kind: str) -> None:
-    """Prints one of ``FILES``."""
     write_data((SHARE / FILES[kind]).read_text("utf-8"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.completion import FILES, print_shell_file
 from tui_debugger.cli.options import add_appearance, add_config, screen_config
-from tui_debugger.cli.output import documented, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, documented, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
 from tui_debugger.text.writer import write_lines
@@ -61,7 +61,6 @@ exit codes:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = commands.add_parser(
         "config",
         help="the configuration, the index of statistics, completions of shells",
@@ -110,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
             check_keys(config)
             found = list(settings(config, arguments))
-    head = {"command": "config", "path": None if path is None else str(path), "exit_code": 0}
+    head = document_head("config", path, 0)
     if found is None:
         if arguments.json:
             print_json({**head, "written": True})
@@ -128,11 +127,8 @@ def _run(arguments: argparse.Namespace) -> int:
 class Setting:
     """A setting that is in force.
 
-    Attributes:
-        name: as errors have it: ``columns.stat``.
-        value: for JSON.
-        source: ``default``, ``file``, or ``option``.
-        usual: it is one of many that are as always: the table leaves it out.
+    ``source`` is ``default``, ``file`` or ``option``. The table leaves out settings that are ``usual``: one of many
+    that have their default.
     """
 
     name: str
@@ -142,7 +138,6 @@ class Setting:
 
     @property
     def text(self) -> str:
-        """The value for people."""
         if isinstance(self.value, bool):
             return "on" if self.value else "off"
         return " ".join(self.value) if isinstance(self.value, list) else str(self.value)
@@ -196,11 +191,7 @@ def _print(path: Path | None, config: Config, found: list[Setting]) -> None:
 
 
 def _init(path: Path | None) -> None:
-    """Writes the example.
-
-    Raises:
-        TdbgError: there is a file, or none can be written.
-    """
+    """Writes the example. Raises TdbgError if the file exists or cannot be written."""
     from tui_debugger.config import VARIABLE
 
     if path is None:
@@ -218,7 +209,7 @@ def _init(path: Path | None) -> None:
 
 
 def example() -> str:
-    """Returns a configuration that says all defaults, as comments: ``#`` before a setting, ``# `` before words."""
+    """Returns all defaults as comments: ``#`` before a setting, ``# `` before words."""
     from tui_debugger.config import THEMES, column_names, tables
     from tui_debugger.tui.settings import ADJUSTABLE
     from tui_debugger.watch.condition_table import CONDITIONS

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, open_session, pairs_of, several_graphs
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import document_head, documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _SHOWN = 5
-"""The number of tensors that could not be converted and are named; the index names them all."""
+"""The number of failed tensors that are named here; the index names all of them."""
 DESCRIPTION = """\
 Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
 
@@ -45,7 +45,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(commands, "convert", "write a dump as .npy files with an index", DESCRIPTION, EPILOG)
     parser.add_argument(
         "-o", "--output", required=True, type=Path, metavar="DIR", help="directory to write; must be new or empty"
@@ -63,6 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
         written = convert(session, pairs, arguments.output, progress)
         missing = unseen(session)
         graphs = several_graphs(session)
+    from tui_debugger.text.documents import row_of
     from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import place_text
@@ -72,14 +72,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "command": "convert",
-                "path": str(arguments.path),
-                "exit_code": code,
+                **document_head("convert", arguments.path, code),
                 "output": str(written.path),
                 "tensors": written.tensors,
                 "statistics_only": written.statistics,
-                "widened": written.widened,
-                "nbytes": written.nbytes,
+                **row_of(written, "widened", "nbytes"),
                 "left_out": [{**key_row(key), "error": why} for key, why in written.failures],
                 **missing.rows,
             }

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
-"""The place of the demo's training script when its dump was recorded: the stacks in its graph name this path."""
+"""The directory of the demo's training script: the stacks in the recorded graph name this path."""
 RECORDED_IN = "/home/user/script"
-"""Likewise for the live session."""
+"""The directory of the script in the recorded live session."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = commands.add_parser(
         "demo",
         help="open a real dump that ships with tdbg",

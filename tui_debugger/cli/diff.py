@@ -1,4 +1,4 @@
-"""``tdbg diff PATH NODE[:slot]``: a tensor against another one; ``tdbg diff A B``: see ``diff_runs``."""
+"""``tdbg diff PATH NODE[:slot]`` compares a tensor with another one; ``tdbg diff A B``: see ``diff_runs``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ TOP = 20
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "diff",
@@ -139,7 +138,6 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
-    """The options that only two runs have."""
     group = parser.add_argument_group("two runs")
     add_comparison(group)
     group.add_argument("--csv", action="store_true", help="a row for every pair of nodes on stdout")
@@ -148,10 +146,9 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def _are_runs(arguments: argparse.Namespace) -> bool:
-    """Tells whether the second argument is a run: it is a path, and no node is called so with a slot.
+    """Tells whether the second argument is a run: an existing path that is no node's name.
 
-    Raises:
-        TdbgError: it looks like a path and there is none, or an option belongs to the other kind of comparison.
+    Raises TdbgError if it looks like a path and there is none, or an option belongs to the other kind of comparison.
     """
     text = arguments.node
     if not text:  # of a variable that is not set; else it would be the working directory
@@ -231,16 +228,12 @@ def _compared(arguments: argparse.Namespace) -> DiffAnswer:
 
 
 def _of_rank(missing: Unseen, rank: int) -> Unseen:
-    """Without ranks above the one that was compared: only a lower one would have been taken in its stead."""
+    """Leaves out ranks above the compared one: only a lower rank would have been taken in its place."""
     return Unseen(tuple(part for part in missing.parts if part.rank is None or part.rank <= rank))
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, FoundNode]:
-    """The tensor that is asked about.
-
-    Raises:
-        TdbgError: several ranks or steps, no such node or slot, or several tensors.
-    """
+    """Finds the asked tensor. Raises TdbgError for several ranks or steps, no such node or slot, or several tensors."""
     from tui_debugger.session.naming import find_in
 
     ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -269,7 +262,7 @@ def _one(numbers: list[int], word: str) -> int:
 
 
 def _last_step(session: Session, rank: int, found: FoundNode) -> int:
-    """The last step with a tensor of the node; without one the last dumped step."""
+    """The last step with a tensor of the node; without such a step the last dumped step."""
     from tui_debugger.diagnose.compare import NEAREST
 
     steps = session.steps(rank)
@@ -279,11 +272,7 @@ def _last_step(session: Session, rank: int, found: FoundNode) -> int:
 
 
 def _key_at(session: DiagnosedRun, rank: int, step: int, found: FoundNode) -> TensorKey:
-    """The asked tensor of a node at a rank and step.
-
-    Raises:
-        TdbgError: the node has no such tensor, or several that may be meant.
-    """
+    """The asked tensor of a node. Raises TdbgError if there is none, or several."""
     from tui_debugger.session.naming import no_such_tensor
 
     row = session.nodes(rank).find(found.node, found.graph)
@@ -304,7 +293,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     arguments: argparse.Namespace,
     progress: ProgressFn,
 ) -> ComparedTensor:
-    """Returns the tensor that ``--with`` names; without it the same tensor at the step before."""
+    """Returns the tensor that ``--with`` names; without ``--with`` the same tensor at the step before."""
     from tui_debugger.diagnose.compare import ComparedTensor, is_file
     from tui_debugger.session.naming import find_in
 
@@ -332,7 +321,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
 
 
 def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace) -> int:
-    """The step that was asked about: that of the tensor, unless it is an input that another step left."""
+    """The step that was asked about. An input that an earlier step left carries that earlier step in its key."""
     if arguments.step is not None:
         return _one(chosen(arguments.step, session.steps(key.rank), "step"), "step")
     focus = session.focus[1]
@@ -340,11 +329,7 @@ def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace)
 
 
 def _named(texts: list[str]) -> dict[str, str]:
-    """``--with`` by kind; what has none is a path.
-
-    Raises:
-        TdbgError: a kind twice.
-    """
+    """``--with`` by kind; a text without a kind is a path. Raises TdbgError if a kind comes twice."""
     named: dict[str, str] = {}
     for text in texts:
         word, equals, value = text.partition("=")

@@ -18,7 +18,7 @@ from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.distribution import statistic_cells, statistic_columns
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import plain, row_of
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
@@ -29,15 +29,10 @@ from tui_debugger.text.writer import meant, terminal_of, write_lines
 
 @dataclass(frozen=True, slots=True)
 class DiffAnswer:
-    """The answer that is printed.
+    """The comparison that is printed.
 
-    Attributes:
-        couple: the tensors.
-        found: how they differ.
-        hint: what they may be to each other.
-        by: which of the lists of largest differences is shown.
-        graphs: whether names need their graph.
-        missing: what of the same rank and step could not be looked at.
+    ``hint`` says what both tensors may be to each other; ``by`` is the measure of the list of largest differences;
+    ``missing`` holds the parts of the same rank and step that could not be looked at.
     """
 
     couple: Couple
@@ -49,26 +44,25 @@ class DiffAnswer:
 
     @property
     def exit_code(self) -> int:
-        """1 for a difference beyond the tolerance; 2 where both are NaN everywhere: nothing was compared."""
+        """1 for a difference beyond the tolerance; 2 if both are NaN everywhere, so that nothing was compared."""
         found = self.found
         return TdbgError.exit_code if found.nothing_to_compare else self.missing.code(1 if found.outside else 0)
 
     @property
     def reasons(self) -> list[dict[str, str]]:
-        """Returns the reasons why it is not known whether they are equal, as ``tdbg check`` gives them."""
+        """Returns why equality is unknown, in the form of ``tdbg check``."""
         if not self.found.nothing_to_compare:
             return []
         return [{"kind": "uncomparable", "text": words.verdict(self.found).partition(": ")[2]}]
 
     @property
     def largest(self) -> tuple[DifferingElement, ...]:
-        """The elements that differ most, by the measure that was asked for."""
+        """The elements that differ most, by the chosen measure."""
         found = self.found
         return {"abs": found.by_abs, "rel": found.by_rel, "ulp": found.by_ulp}[self.by]
 
 
 def print_answer(answer: DiffAnswer) -> None:
-    """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
     verdict = meant(words.verdict(found), meaning_of(answer.exit_code))
@@ -99,7 +93,7 @@ def print_answer(answer: DiffAnswer) -> None:
 
 
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
-"""Columns of the largest differences, and how important they are."""
+"""Columns of the largest differences, and their weights."""
 _EXITS = {0: "equal, as far as the tolerance goes", 1: "different", 2: "cannot judge"}
 
 
@@ -122,7 +116,6 @@ def _line(entry: DifferingElement) -> list[str]:
 
 
 def document(answer: DiffAnswer) -> dict[str, Any]:
-    """Returns the whole answer for JSON."""
     found, couple = answer.found, answer.couple
     return {
         "exit_code": answer.exit_code,
@@ -131,26 +124,13 @@ def document(answer: DiffAnswer) -> dict[str, Any]:
         "there": _side(couple.there, found.there),
         "compared_as": {"shape": list(found.shape), "fit": couple.fit.value},
         "tolerance": {
-            "rtol": found.tolerance.rtol,
-            "atol": found.tolerance.atol,
-            "percent": found.tolerance.percent,
+            **row_of(found.tolerance, "rtol", "atol", "percent"),
             "boundary": plain(found.boundary),
         },
-        "count": found.count,
-        "outside": found.outside,
-        "equal": found.equal,
-        "different": found.different,
-        "finite": found.finite,
-        **{name: getattr(found.odd, name) for name in found.odd.__slots__},
-        "sign_flips": found.sign_flips,
-        "from_zero": found.from_zero,
-        "max_abs": plain(found.max_abs),
-        "mean_abs": plain(found.mean_abs),
-        "max_rel": plain(found.max_rel),
-        "norm": plain(found.norm),
-        "relative_norm": plain(found.relative_norm),
-        "cosine": plain(found.cosine),
-        "ulp": None if found.ulps is None else {name: getattr(found.ulps, name) for name in found.ulps.__slots__},
+        **row_of(found, "count", "outside", "equal", "different", "finite"),
+        **row_of(found.odd, *found.odd.__slots__),
+        **row_of(found, "sign_flips", "from_zero", "max_abs", "mean_abs", "max_rel", "norm", "relative_norm", "cosine"),
+        "ulp": None if found.ulps is None else row_of(found.ulps, *found.ulps.__slots__),
         "difference": stats_row(found.difference),
         "largest_by": answer.by,
         "largest": [_entry(entry) for entry in answer.largest],
@@ -175,6 +155,5 @@ def _entry(entry: DifferingElement) -> dict[str, Any]:
         "here": nested(np.asarray(entry.here)),
         "there": nested(np.asarray(entry.there)),
         "difference": nested(np.asarray(entry.difference)),
-        "relative": plain(entry.relative),
-        "ulp": entry.ulp,
+        **row_of(entry, "relative", "ulp"),
     }

@@ -1,4 +1,4 @@
-"""``tdbg diff A B``: two runs side by side. The comparison, and how it is printed."""
+"""``tdbg diff A B``: compares two runs and prints the comparison."""
 
 from __future__ import annotations
 
@@ -60,14 +60,13 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
 
 INTERRUPTED: Final = -1
-"""Stands for any exit code of what was stopped: another one for each signal."""
+"""Stands for the exit code of an interrupted comparison, which depends on the signal."""
 VERDICTS: Final = {0: "same", 1: "different", 2: "cannot_judge", INTERRUPTED: "interrupted"}
 _MEANINGS: Final = {0: Meaning.CLEAN, 1: Meaning.FINDING, 2: Meaning.DOUBT, INTERRUPTED: Meaning.DOUBT}
 _EXITS: Final = {0: "the same, within what is expected", 1: "different", 2: "cannot judge", INTERRUPTED: "interrupted"}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compares, prints, and returns the exit code."""
     with progress_bar() as bar, interruptible(bar) as progress:
         options = how_compared(arguments)
         a = open_session(arguments.path, arguments, progress)
@@ -101,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _compared(
     a: Session, b: Session, options: Options, progress: ProgressFn, repeat: Session | None
 ) -> tuple[RunsReport, list[tuple[str, str]]]:
-    """Compares; Ctrl-C is raised anywhere: then the report is of the steps that were compared until then."""
+    """Compares. After Ctrl-C the report covers the steps that were compared until then."""
     so_far: list[RunsReport] = []
     try:
         report = compare_runs(a, b, options, progress, repeat=repeat, so_far=so_far.append)
@@ -114,11 +113,7 @@ def _compared(
 
 
 def how_compared(arguments: argparse.Namespace) -> Options:
-    """Returns what the options say of the comparison of two runs.
-
-    Raises:
-        TdbgError: a text or the mapping file is wrong.
-    """
+    """Returns the options of the comparison. Raises TdbgError for a wrong text or mapping file."""
     substitutions = tuple(parse_substitution(text) for text in arguments.map_name)
     options = Options(NameMaps(substitutions), tuple(arguments.map_step), tuple(arguments.map_rank))
     dims = tuple(parse_dims(text) for text in arguments.dims)
@@ -138,10 +133,7 @@ def how_compared(arguments: argparse.Namespace) -> Options:
 def _mapping_file(path: Path) -> dict[str, Any]:
     """Reads ``{"nodes": {A: B}, "names": ["s/a/b/"], "steps": {"0": 1}, "ranks": {"0": [0, 1]}, "dims": {"*": "0"}}``.
 
-    A rank stands for itself, or in a list with others that share its tensors.
-
-    Raises:
-        TdbgError: it cannot be read, or is something else.
+    A list of ranks shares one tensor. Raises TdbgError if the file cannot be read or has another form.
     """
     hint = 'a JSON object with "nodes", "names", "steps", "ranks" or "dims", such as {"nodes": {"fc1": "dense1"}}'
     try:
@@ -178,7 +170,6 @@ def _restricted(options: Options, session: Session, arguments: argparse.Namespac
 
 
 def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: argparse.Namespace) -> None:
-    """Prints everything, from the answer down."""
     for text in report.notes:
         note(text)
     code = report.exit_code
@@ -204,7 +195,6 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
 
 
 def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: argparse.Namespace) -> dict[str, Any]:
-    """The JSON document."""
     findings = [
         finding_row(report, finding, kinds[place] if place < len(kinds) else ("", ""))
         for place, finding in enumerate(report.findings)
@@ -227,7 +217,6 @@ def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: ar
 
 
 def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> dict[str, Any]:
-    """A finding for JSON."""
     distance = finding.distance
     return {
         "node": finding.name,
@@ -268,7 +257,6 @@ def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> dict[str, Any] | No
 
 
 def coverage_row(report: RunsReport) -> dict[str, Any]:
-    """Returns what was compared, for JSON."""
     compared = report.compared
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     rules = Counter(judged.match.rule.word for step in report.steps for judged in step.judged)
@@ -312,11 +300,7 @@ def _rows(report: RunsReport) -> Iterator[Iterable[object]]:
 
 
 def write_workbook(report: RunsReport, path: Path) -> None:
-    """Writes the table of nodes as a sheet of a workbook.
-
-    Raises:
-        TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
-    """
+    """Writes the table of nodes as a sheet. Raises TdbgError if openpyxl is missing or the file cannot be written."""
     require_openpyxl(path, "use --csv")
     with fresh_file(path, Path(report.runs[0].info.path), what="the workbook") as file:
         book = Workbook({"nodes": ROW_TITLES})

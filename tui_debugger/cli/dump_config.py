@@ -1,4 +1,4 @@
-"""``tdbg dump-config``: writes or checks the configuration of who records a dump, and says what the dump will take."""
+"""``tdbg dump-config``: writes or checks a recorder's configuration, and estimates the size of the dump."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import Span, add_redirects, spans, whole
-from tui_debugger.cli.output import documented, note, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
@@ -47,7 +48,6 @@ _MOST_DEVICE: Final = 4095
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = commands.add_parser(
         "dump-config",
         help="write or check the configuration of a dump (MindSpore, msprobe)",
@@ -144,18 +144,16 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _TargetProgram:
-    """The program that will read the file, and how it is known."""
+    """The program that will read the file, and the source of this knowledge."""
 
     target: mindspore.Target
     known_from: str
 
 
 def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _TargetProgram:
-    """Finds the version and the device: from the options, from a dump, from what is installed.
+    """Finds version and device from the options, a dump, or installed packages.
 
-    Args:
-        arguments: of the command.
-        beside: the directory of a file that is checked; the dump that it lies in, if it does, tells both.
+    ``beside`` is the directory of a checked file: a dump around it tells version and device.
     """
     from tui_debugger.recording import mindspore
 
@@ -184,7 +182,7 @@ def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _Targe
 
 
 def _known(text: str) -> mindspore.Version | None:
-    """The version in a text that nobody typed; None for one that says nothing here."""
+    """Parses a version that no user typed; None if it is no version."""
     from tui_debugger.recording import mindspore
 
     try:
@@ -194,7 +192,7 @@ def _known(text: str) -> mindspore.Version | None:
 
 
 def _session(arguments: argparse.Namespace) -> Session:
-    """The dump that ``--like`` names; opened once, and closed when the command ends."""
+    """The dump that ``--like`` names; opened once, closed when the command ends."""
     session: Session | None = getattr(arguments, "session", None)
     if session is None:
         from tui_debugger.session.session import open_dump
@@ -206,7 +204,7 @@ def _session(arguments: argparse.Namespace) -> Session:
 
 
 def _installed() -> Iterator[str]:
-    """Yields the versions of MindSpore that this Python could import. Imports nothing."""
+    """Yields the versions of MindSpore that this Python could import, without importing any."""
     from contextlib import suppress
     from importlib import metadata
 
@@ -242,11 +240,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of the file.
-
-    Raises:
-        TdbgError: it cannot be read, or is larger than any configuration.
-    """
+    """Reads the file. Raises TdbgError if it cannot be read or is too large for a configuration."""
     hint = "name a data_dump.json or a config.json"
     if str(path) == "-":
         data = sys.stdin.buffer.read(METADATA_LIMIT + 1)
@@ -280,7 +274,7 @@ def _print_check(path: Path, report: ConfigurationReport, known_from: str, code:
 
 
 def _indented(key: str) -> str:
-    """The name of a key, behind as many blanks as objects are around it."""
+    """The name of a key, indented by its depth."""
     *way, name = key.split(".")
     return "  " * len(way) + name
 
@@ -297,7 +291,6 @@ def _explained() -> list[Any]:
 
 
 def _message_lines(path: Path, message: Message) -> Iterator[Any]:
-    """Yields what is wrong, where, and what to do."""
     from tui_debugger.recording.keys import Weight
 
     meaning = {Weight.REJECTED: Meaning.FINDING, Weight.CHANGED: Meaning.DOUBT}.get(message.weight)
@@ -320,7 +313,6 @@ def _print_environment(variables: Sequence[Variable]) -> None:
 
 
 def _spelled(variable: Variable) -> str:
-    """``export NAME=value``, or a line of Python."""
     if variable.name.isupper():
         return f"export {variable.name}={variable.value or '...'}"
     return f"{variable.name} {variable.value}".strip()
@@ -330,25 +322,14 @@ def _check_document(
     arguments: argparse.Namespace, report: ConfigurationReport, known_from: str, code: int
 ) -> dict[str, Any]:
     return {
-        "command": "dump-config",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
         "known_from": known_from,
         "mistakes": len(report.mistakes),
-        "messages": [
-            {"weight": each.weight.value, "key": each.key, "line": each.line, "what": each.what, "hint": each.hint}
-            for each in report.messages
-        ],
-        "keys": [
-            {"key": each.key, "line": each.line, "value": each.value, "meaning": each.meaning} for each in report.keys
-        ],
-        "environment": _environment_rows(report.environment),
+        "messages": rows_of(report.messages, "weight", "key", "line", "what", "hint"),
+        "keys": rows_of(report.keys, "key", "line", "value", "meaning"),
+        "environment": rows_of(report.environment, "name", "value", "why"),
     }
-
-
-def _environment_rows(variables: Sequence[Variable]) -> list[dict[str, str]]:
-    return [{"name": each.name, "value": each.value, "why": each.why} for each in variables]
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -356,7 +337,7 @@ def _environment_rows(variables: Sequence[Variable]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """A question with its default; ``read`` makes the answer, or raises ``TdbgError`` with what is wrong."""
+    """A question with its default; ``read`` parses the answer and raises ``TdbgError`` for a wrong one."""
 
     words: str
     default: str
@@ -371,7 +352,7 @@ class _Asker:
         self.asks = asks
 
     def answer(self, given: Any, question: _Prompt) -> Any:
-        """Returns the value of an option, else what a person answers, else the default."""
+        """Returns the value of an option, else the answer of a person, else the default."""
         if given not in (None, "", [], ()):
             return given
         if not self.asks:
@@ -387,7 +368,7 @@ class _Asker:
                 write_errors(f"  {error.what}; {error.hint}" if error.hint else f"  {error.what}")
 
     def choice(self, given: Any, words: str, default: str, allowed: Sequence[str]) -> Any:
-        """The same with fixed answers; the beginning of one is enough."""
+        """Asks for one of the allowed answers; the beginning of an answer is enough."""
 
         def read(text: str) -> str:
             fits = [each for each in allowed if each.lower().startswith(text.lower())]
@@ -399,7 +380,6 @@ class _Asker:
         return self.answer(given, _Prompt(f"{words}: {', '.join(allowed)}?", default, read))
 
     def text(self, given: Any, words: str, default: str, check: Callable[[str], Any] = str) -> Any:
-        """The same with any answer that a check takes."""
         return self.answer(given, _Prompt(words, default, check))
 
 
@@ -408,7 +388,7 @@ class _Asker:
 
 @dataclass(frozen=True, slots=True)
 class _NewFile:
-    """A new file: what stands in it, how it is checked, and how large the dump will be."""
+    """A new file: its content, its checks, and the estimated size of the dump."""
 
     content: dict[str, Any]
     check: Callable[[Parsed, str], ConfigurationReport]
@@ -456,7 +436,7 @@ def _write(arguments: argparse.Namespace) -> int:
 
 
 def _laid_out(content: dict[str, Any]) -> str:
-    """The file: a key a line, lists on one line."""
+    """The text of the file: each key on its own line, lists on one line."""
     from tui_debugger.text.documents import to_json
 
     def lines(value: dict[str, Any], indent: str) -> Iterator[str]:
@@ -474,18 +454,13 @@ def _laid_out(content: dict[str, Any]) -> str:
 
 
 def _options_for(key: str) -> str:
-    """The option that a key is made from."""
     name = key.rsplit(".", 1)[-1]
     other = {"kernels": "kernel", "saved_data": "save", "list": "kernel", "step": "iteration", "dump_path": "path"}
     return "--" + other.get(name, name).replace("_", "-")
 
 
 def _numbers(wanted: Sequence[Span]) -> list[int]:
-    """The numbers of spans.
-
-    Raises:
-        TdbgError: there are more than a machine has.
-    """
+    """Expands spans to numbers. Raises TdbgError for more numbers than a machine can have."""
     if max(last for _, last in wanted) > _MOST_DEVICE:
         hint = "such as 0-7"
         raise TdbgError(f"numbers of devices and ranks end at {_MOST_DEVICE}", where="--support-device", hint=hint)
@@ -493,7 +468,7 @@ def _numbers(wanted: Sequence[Span]) -> list[int]:
 
 
 def _iteration(text: str) -> str:
-    """Steps as MindSpore writes them: commas and blanks are taken as people mean them."""
+    """Converts steps to MindSpore's notation; accepts commas and blanks."""
     plain = "|".join(part.strip() for part in text.replace(",", "|").split("|"))
     return "".join(plain.split()).lower() if plain.strip().lower() == "all" else "".join(plain.split())
 
@@ -600,7 +575,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
 
 
 def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
-    """Returns how much disk the dump will take; None where neither a dump nor a number of parameters is named."""
+    """Estimates the size of the dump on disk; None if neither a dump nor a number of parameters is named."""
     from tui_debugger.recording import disk
 
     step: StepSize
@@ -627,11 +602,7 @@ def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
 
 
 def _step_of(arguments: argparse.Namespace) -> StepSize:
-    """The size of the largest of the first steps of a dump, of its first rank. Reads no tensor.
-
-    Raises:
-        TdbgError: there is no tensor in the dump.
-    """
+    """The largest of the first steps of a dump's first rank, by file sizes. Raises TdbgError if there is no tensor."""
     import numpy as np
 
     from tui_debugger.model import Side
@@ -685,18 +656,14 @@ def _write_document(
         disk = {
             "total_bytes": size.total,
             "step_bytes": size.per_step,
-            "steps": size.steps,
-            "ranks": size.ranks,
-            "assumes": list(size.assumes),
+            **row_of(size, "steps", "ranks", "assumes"),
         }
     return {
-        "command": "dump-config",
-        "path": str(arguments.path),
-        "exit_code": 0,
+        **document_head("dump-config", arguments.path, 0),
         "checked_as": report.checked_as,
         "known_from": plan.known_from,
         "text": text,
-        "notes": [{"key": each.key, "what": each.what, "hint": each.hint} for each in report.notes],
-        "environment": _environment_rows(report.environment),
+        "notes": rows_of(report.notes, "key", "what", "hint"),
+        "environment": rows_of(report.environment, "name", "value", "why"),
         "disk": disk,
     }

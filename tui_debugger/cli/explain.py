@@ -1,4 +1,4 @@
-"""``tdbg explain PATH NODE[:slot]``: what usually causes what was found on a tensor, with the numbers of this one."""
+"""``tdbg explain PATH NODE[:slot]``: the usual causes of the findings on a tensor, with this tensor's numbers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import (
     Unseen,
+    document_head,
     documented,
     interruptible,
     print_above,
@@ -63,11 +64,10 @@ examples:
 """
 WIDTH = 80
 _MOST = 8
-"""Tensors of one node that are explained: a Split may have hundreds of outputs."""
+"""The number of tensors of a node that are explained: a Split may have hundreds of outputs."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "explain",
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from tui_debugger.diagnose.explain.guidance import guidance_row
 
         tensors = [guidance_row(each) for each in found]
-        head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
+        head = document_head("explain", arguments.path, code)
         print_json({**head, "tensors": tensors, **missing.rows})
     else:
         words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Unseen]:
-    """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and what was not seen."""
+    """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and the unseen parts."""
     from tui_debugger.diagnose.explain.explain import explain, known_hit
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.model import Verdict
@@ -143,7 +143,7 @@ def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Uns
 
 
 def _hits(session: Session, found: FoundNode, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
-    """The findings on the node at the first step that has some, of the first rank."""
+    """The findings on the node at the earliest step with findings, of the first rank."""
     from tui_debugger.model import Side, Verdict
 
     of_node = [pair for pair in pairs if pair[0] in found.rows]
@@ -171,11 +171,7 @@ def _asked(key: TensorKey, found: FoundNode) -> bool:
 
 
 def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[TensorKey]:
-    """Without a finding: the asked tensors of the node at its last step, an output unless asked otherwise.
-
-    Raises:
-        TdbgError: nothing of that kind was dumped.
-    """
+    """The asked tensors of the node at its last step (default: outputs). Raises TdbgError if none was dumped."""
     from tui_debugger.session.naming import no_such_tensor
 
     there: list[TensorRow] = []
@@ -190,7 +186,6 @@ def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[Te
 
 
 def _counted(found: Sequence[Guidance], *, doubtful: bool) -> str:
-    """Returns on how many tensors there is a finding."""
     from tui_debugger.text.numbers import plural
 
     findings = sum(each.finding for each in found)
@@ -202,7 +197,7 @@ def _counted(found: Sequence[Guidance], *, doubtful: bool) -> str:
 
 
 def text_lines(guidance: Guidance, path: Path, terminal: Terminal | None = None) -> list[str]:
-    """The guidance in lines, every advice with the command that does it.
+    """The guidance in lines, each advice with its command.
 
     On a narrow terminal a command goes on in the next line, as a shell takes it; names in it are never cut.
     """

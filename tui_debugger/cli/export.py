@@ -26,6 +26,7 @@ from tui_debugger.cli.options import (
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.documents import document as document_pieces
+from tui_debugger.text.documents import row_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -42,9 +43,9 @@ FORMATS = {
     "graph": (".csv", ".json", ".xlsx", ".dot", ".gv"),
 }
 DRAWN = (".dot", ".gv")
-"""The formats of a graph that are drawings."""
+"""The formats of drawn graphs."""
 _SHOWN = 5
-"""The number of tensors that could not be exported and are named; an index.csv names them all."""
+"""The number of failed tensors that are named here; index.csv names all of them."""
 DESCRIPTION = """\
 Writes a part of a dump to files. The ending of OUT says how:
 
@@ -82,7 +83,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "export",
@@ -151,7 +151,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """An option that would have no effect is a mistake."""
+    """Raises TdbgError for an option that would have no effect."""
     what, kind = arguments.what, Path(arguments.output).suffix.lower()
     of_tensors = {"--side": arguments.side != "all", "--slot": arguments.slot, "--category": arguments.category}
     of_hits = {"--watch": arguments.watch, "--watch-file": arguments.watch_file}
@@ -176,11 +176,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _target(arguments: argparse.Namespace) -> Path:
-    """Tells where to write, when the ending fits and nothing is there yet.
-
-    Raises:
-        TdbgError: see above.
-    """
+    """Returns the path to write. Raises TdbgError if its ending does not fit or it exists."""
     target = Path(arguments.output).expanduser()
     directory = arguments.what == "tensors" and (arguments.output.endswith(("/", os.sep)) or target.is_dir())
     if not directory and target.suffix.lower() not in FORMATS[arguments.what]:
@@ -232,11 +228,7 @@ def _write_tensors(
 
 
 def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> SweptTensor:
-    """The one tensor that a file of one tensor can hold.
-
-    Raises:
-        TdbgError: there are several.
-    """
+    """The tensor for a file that holds one. Raises TdbgError if there are several."""
     from tui_debugger.text.tensors import place_text
 
     tensor = next(sweep.listed(progress))
@@ -263,8 +255,7 @@ def _tensor_report(written: ExportResult) -> dict[str, Any]:
     return {
         "exit_code": 2 if written.failures else 0,
         "output": str(written.path),
-        "tensors": written.tensors,
-        "nbytes": written.nbytes,
+        **row_of(written, "tensors", "nbytes"),
         "left_out": [{**key_row(key), "error": reason} for key, reason in written.failures],
         "notes": notes,
     }
@@ -350,11 +341,7 @@ def _graph(session: Session, target: Path, arguments: argparse.Namespace, progre
 
 
 def _part(session: Session, ranks: list[int], arguments: argparse.Namespace, progress: ProgressFn) -> GraphPart:
-    """Returns the nodes that --around and --scope choose.
-
-    Raises:
-        TdbgError: there is no such node or scope.
-    """
+    """Returns the nodes that --around and --scope choose. Raises TdbgError for an unknown node or scope."""
     from tui_debugger.session.export_graph import GraphPart
     from tui_debugger.session.naming import find_in
 
@@ -387,19 +374,14 @@ def _drawing(
     return {
         "exit_code": TdbgError.exit_code if result is not None and result.coverage.unreadable else 0,
         "output": str(target),
-        "nodes": drawing.nodes,
-        "edges": drawing.edges,
+        **row_of(drawing, "nodes", "edges"),
         "coverage": coverage_row(result.coverage) if result is not None else None,
         "notes": notes,
     }
 
 
 def _found(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> CheckResult | None:
-    """Checks what is to be coloured; None where there is nothing to check.
-
-    Raises:
-        CancelledError: it was interrupted.
-    """
+    """Checks the dump for the colours of a graph; None if there is nothing to check. Raises CancelledError."""
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
     if not given and (not pairs or not session.recommended(pairs, progress)):

@@ -1,4 +1,4 @@
-"""``tdbg health``: steps across, scopes down, the worst of each in a glyph."""
+"""``tdbg health``: a map with steps across and scopes down; each cell shows the worst result in a glyph."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tui_debugger.cli.output import (
     documented,
     doubt_lines,
     interruptible,
+    judged_head,
     note,
     print_above,
     print_exit,
@@ -63,7 +64,7 @@ stands, so that no NaN is hidden. Several ranks are merged in the same way.
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """A map, and what the checks behind it come to."""
+    """A map, and the judgement of the checks behind it."""
 
     map: HealthMap
     judgement: CheckJudgement
@@ -73,7 +74,6 @@ class HealthReport:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "health",
@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(notice)
     entries = _entries(report.map, arguments)
     if arguments.json:
-        print_json(_document(report, entries, arguments, code))
+        print_json(_document(report, entries, arguments))
     else:
         _print(report, entries, arguments)
     return code
@@ -134,7 +134,6 @@ def _made(arguments: argparse.Namespace) -> HealthReport:
 
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
-    """Tree indices of the rows."""
     from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
@@ -172,31 +171,24 @@ def _print(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argp
     print_exit(code)
 
 
-def _document(
-    report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
-) -> dict[str, Any]:
+def _document(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> dict[str, Any]:
     from tui_debugger import __version__
     from tui_debugger.diagnose.health import map_rows
+    from tui_debugger.text.documents import row_of, rows_of
     from tui_debugger.text.rows import coverage_row, part_rows, watch_row
 
     map_, judgement = report.map, report.judgement
     return {
-        "command": "health",
-        "path": str(arguments.path),
-        "exit_code": code,
-        "verdict": judgement.outcome.value,
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        **judged_head("health", arguments.path, judgement.outcome),
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(report.parts),
         "watchpoints": [watch_row(each) for each in map_.watchpoints],
         "by_default": map_.by_default,
         "coverage": {**coverage_row(map_.coverage), "pairs_asked": len(map_.pairs)},
-        "findings": map_.findings,
-        "ranks": list(map_.ranks),
-        "steps": list(map_.steps),
+        **row_of(map_, "findings", "ranks", "steps"),
         "rows": [
             {"path": path, "scope": scope, "cells": cells} for path, scope, cells in map_rows(map_, entries, map_.ranks)
         ],
-        "notices": list(report.notices),
-        "limits": list(report.limits),
+        **row_of(report, "notices", "limits"),
         "version": __version__,
     }

@@ -38,14 +38,14 @@ TOPICS: Final = (
     ),
     *("ci", "json", "python-api", "mindinsight", "performance", "reliability", "troubleshooting", "contributing"),
 )
-"""The pages, in the order of the list. Each is ``docs/TOPIC.md``."""
+"""The pages in the order of the list. Each is ``docs/TOPIC.md``."""
 PAGES: Final = Path(__file__).parents[1] / "docs"
 WIDEST: Final = 100
-"""Columns of a page: longer lines are hard to read."""
+"""The widest page, in cells: longer lines are hard to read."""
 _SHORT: Final = 28
-"""Cells of a column of a table that is not wrapped."""
+"""A table column up to this number of cells does not wrap."""
 _SHOWN: Final = 6
-"""Lines of one topic that a search lists."""
+"""The number of lines of a topic that a search lists."""
 _DESCRIPTION = """Shows the manual.
 tdbg help                 lists the topics
 tdbg help TOPIC           shows a page
@@ -55,7 +55,6 @@ tdbg help WORD ...        searches the pages
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = commands.add_parser(
         "help",
         help="show the manual: topics, pages, search",
@@ -101,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _unknown(words: Sequence[str], names: Sequence[str]) -> TdbgError:
-    """The error when neither a name nor a page has the words; it names what is spelled alike."""
+    """The error for unknown words; it names similar names."""
     import difflib
 
     asked = " ".join(words)
@@ -120,7 +119,6 @@ def _unknown(words: Sequence[str], names: Sequence[str]) -> TdbgError:
 
 
 def _topics(commands: Sequence[str]) -> RenderableType:
-    """Every topic with its line, and the commands."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -138,7 +136,6 @@ def _topics(commands: Sequence[str]) -> RenderableType:
 
 
 def _summary(topic: str) -> str:
-    """The line below the title of a page."""
     return _text(topic).split("\n\n", 2)[1].replace("\n", " ")
 
 
@@ -155,21 +152,21 @@ def _page(topic: str) -> RenderableType:
     from rich.text import Text
 
     class LeftHeading(Heading):
-        """Rich centers headings and frames the first one."""
+        """A heading at the left, without a frame: Rich centers headings."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             marks = "" if console.is_terminal else "#" * int(self.tag[1]) + " "
             yield Text(marks).append_text(self.text)
 
     class IndentedCode(CodeBlock):
-        """Rich puts code on a dark ground; this leaves the terminal's own."""
+        """Code on the terminal's own background: Rich uses a dark one."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             code = Text(str(self.text).rstrip("\n"), style="markdown.code_block", overflow="fold")
             yield Padding(code, (0, 0, 0, 4))
 
     class CompactTable(TableElement):
-        """Rich lets short columns wrap and draws a header that is empty."""
+        """A table whose short columns do not wrap, and without an empty header."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for table in super().__rich_console__(console, options):
@@ -207,7 +204,7 @@ _PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+://)[^)]*\)")
 
 
 def _for_terminals(text: str) -> str:
-    """A page without what a terminal cannot show or follow: pictures, comments, links to files."""
+    """Removes what a terminal cannot show or follow: pictures, comments, links to files."""
     return _PAGE_LINK.sub(r"\1", _COMMENT.sub("", _IMAGE.sub("", text)))
 
 
@@ -216,7 +213,7 @@ def _for_terminals(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _HelpLine:
-    """A paragraph, list item, table row or line of code, below its heading."""
+    """A paragraph, list item, table row or line of code, with its heading."""
 
     heading: str
     text: str
@@ -234,13 +231,13 @@ class _TopicMatch:
 
 
 def _pattern(word: str) -> re.Pattern[str]:
-    """Finds a word where one begins; capital letters are meant when they are given."""
+    """Matches the beginning of a word; is case-sensitive if the word has capital letters."""
     begins = r"(?<![A-Za-z0-9])" if word[:1].isalnum() else ""
     return re.compile(begins + re.escape(word), 0 if word != word.lower() else re.IGNORECASE)
 
 
 def _search(topic: str, words: Sequence[str]) -> _TopicMatch | None:
-    """Returns what a page says about the words: headings and lines that have all of them."""
+    """Returns the headings and lines of a page that have all words."""
     patterns = [_pattern(word) for word in words]
 
     def has_all(text: str) -> bool:
@@ -258,7 +255,7 @@ _RULER = re.compile(r"\|[-:|]+\|")
 
 
 def _lines(text: str) -> Iterator[_HelpLine]:
-    """The lines of a page as people see them: what is wrapped in the source is one."""
+    """The lines of a page with wrapped source lines joined."""
     heading, held, code = "", "", False
     for line in [*_for_terminals(text).splitlines(), ""]:
         fence = line.lstrip().startswith("```")
@@ -278,7 +275,7 @@ def _lines(text: str) -> Iterator[_HelpLine]:
 
 
 def _plain(line: str) -> str:
-    """A line without the marks of Markdown; blanks separate the cells of a table."""
+    """A line without Markdown marks; blanks separate the cells of a table."""
     if line.startswith("|"):
         cells = re.split(r"(?<!\\)\|", line)[1:-1]
         line = "  ".join(cell.strip().replace("\\|", "|") for cell in cells if cell.strip())
@@ -314,7 +311,7 @@ def _matches(found: Sequence[_TopicMatch], words: Sequence[str]) -> RenderableTy
 
 
 def _cut(line: str, pattern: re.Pattern[str], width: int) -> str:
-    """A line of at most ``width`` characters, around what was found in it."""
+    """At most ``width`` characters of a line, around the first match."""
     if len(line) <= width:
         return line
     match = pattern.search(line)
@@ -335,7 +332,7 @@ def _columns() -> int:
 
 
 def _print_long(content: RenderableType) -> None:
-    """Prints to stdout; what is longer than the screen of a terminal goes through the pager."""
+    """Prints to stdout; a text longer than the terminal goes through the pager."""
     from rich.console import Console
     from rich.theme import Theme
 
@@ -360,11 +357,11 @@ def _print_long(content: RenderableType) -> None:
 
 
 _LESS: Final = "-R -Psspace next page, / search, q quit$"
-"""The options of less for who has set none: it shows styles instead of their codes, and how to leave."""
+"""The options of less if the user set none: it shows styles, and says how to leave."""
 
 
 def _paged(text: str) -> bool:
-    """Shows a text with $PAGER, else with less; whether there is such a program."""
+    """Shows a text with $PAGER, else with less; returns whether a pager ran."""
     import signal
     import subprocess
 

@@ -1,4 +1,4 @@
-"""``tdbg listen``: waits for trainings, with a screen or without; the server and the session that both need."""
+"""``tdbg listen``: waits for trainings, with or without a screen; opens the server and the session for both."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 
 def open_live(arguments: argparse.Namespace) -> LiveSession:
-    """Listens; the session is closed when the command ends, which lets every training go on.
+    """Listens; closing the session at the end of the command lets every training go on.
 
-    Raises:
-        TdbgError: the address cannot be had, anybody could come in without a token, or there is no place for values.
+    Raises TdbgError if the address is taken, anybody could connect without a token, or values have no place.
     """
     from tui_debugger.live.server import serve
     from tui_debugger.session.live import LiveSession
@@ -57,11 +56,7 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
 
 
 def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
-    """Reads what ``--tls-cert`` and ``--tls-key`` name.
-
-    Raises:
-        TdbgError: one is missing, or cannot be read.
-    """
+    """Reads ``--tls-cert`` and ``--tls-key``. Raises TdbgError if one is missing or unreadable."""
     if chain is None and key is None:
         return None
     from tui_debugger.live.server.serving import Certificate
@@ -85,7 +80,7 @@ def _pem(path: Path, kind: str) -> bytes:
 
 
 def exposed(arguments: argparse.Namespace) -> str:
-    """Returns what to warn of when others than this machine can reach the server; empty when they cannot."""
+    """Returns a warning if other machines can reach the server, else an empty text."""
     host: str = arguments.host
     if host.startswith(("unix:", "127.")) or host in {"localhost", "::1", "[::1]"}:
         return ""
@@ -96,17 +91,13 @@ def exposed(arguments: argparse.Namespace) -> str:
 
 
 LOOK: Final = 1.0
-"""Seconds between two looks at whether a training still runs; what happens to it is noticed at once."""
+"""Seconds between two checks that a training still runs; its events are noticed at once."""
 
 
 def run_screen(arguments: argparse.Namespace) -> int:
-    """Listens, and shows what comes.
+    """Listens and runs the screen; returns the exit code.
 
-    Returns:
-        The exit code.
-
-    Raises:
-        TdbgError: nothing can listen at that address, a --watch text or file is wrong, or there is no terminal.
+    Raises TdbgError if the address cannot be used, a --watch text or file is wrong, or there is no terminal.
     """
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
@@ -170,7 +161,6 @@ def show(
     started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
 ) -> int:
-    """Runs the screen on a session that listens already; returns the exit code."""
     session.watchpoints.add_missing(watches)
     gc.disable()  # until the first frame, see ``open_.run``
     try:
@@ -190,7 +180,7 @@ def show(
 
 
 def stay(session: LiveSession) -> None:
-    """Answers trainings that would end without anybody who does, until they end by themselves, or Ctrl-C."""
+    """Answers trainings after the screen closed, until they end by themselves, or Ctrl-C."""
     ended = threading.Event()
     unsubscribe = session.subscribe(lambda _: ended.set())
     write_lines(
@@ -242,7 +232,6 @@ _BATCH_ONLY = ("steps", "stop_on_hit", "log_hits", "save", "all_hits", "json", "
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = commands.add_parser(
         "listen",
         help="attach to training that runs",
@@ -346,7 +335,6 @@ def size(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Parses a time above 0."""
     try:
         value = float(text)
     except ValueError:

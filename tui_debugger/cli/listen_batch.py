@@ -1,4 +1,4 @@
-"""``tdbg listen --no-screen``: drives trainings until nothing more is to come; ``listen_log`` says what was found."""
+"""``tdbg listen --no-screen``: drives trainings to their end; ``listen_log`` reports the findings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _ROOM: Final = 256 << 20
 """Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
-"""Tensors that are fetched then."""
+"""The number of tensors that are fetched at one step to be saved."""
 _SETTLED: Final = 0.5
-"""Seconds without an event of a training after which all of its steps that ended are taken as judged."""
+"""Seconds without an event of a training after which its ended steps count as judged."""
 GRACE: Final = 20.0
-"""Seconds that a training which was lost has to come back before it counts as gone."""
+"""Seconds that a lost training has to come back before it counts as gone."""
 _LOOK: Final = 0.2
 """Seconds between two looks at the clock."""
 
@@ -42,14 +42,8 @@ _LOOK: Final = 0.2
 def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
-    Args:
-        arguments: of the command.
-        listen: begins to listen; the session is closed when the command ends.
-        warning: what to say once it listens; empty: nothing.
-
-    Raises:
-        TdbgError: ``listen`` does; or no training came.
-        OSError: stdout could not be written. What was found up to there is summed up on stderr.
+    ``warning`` is printed once the server listens. Raises what ``listen`` raises, and TdbgError if no training came.
+    Raises OSError if stdout could not be written: the findings until then are summed up on stderr.
     """
     log = FindingsLog(arguments)
     try:
@@ -93,7 +87,7 @@ def _listen(
 
 
 def _make_room(directory: Path) -> None:
-    """Makes the directory now: after hours of training it is too late to hear that it cannot be made."""
+    """Makes the directory at the start: after hours of training a failure would come too late."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         empty = not any(directory.iterdir())
@@ -114,14 +108,14 @@ class Follow:
     """The progress of one training.
 
     Attributes:
-        begun: it was let go on the first time.
-        stop: number of the stop at which it stood last, as far as that was worked through.
+        begun: it was let go for the first time.
+        stop: the number of the last stop that was handled.
         standing: it waits there.
-        first: the step that it stood at then.
+        first: its step at the first stop.
         over: nothing more is expected of it.
-        lost: when it was lost, by ``time.monotonic``; None while it is there.
-        ended: the last step of which nothing more is reported; -1 are the values before the first.
-        passed: the step that had ended last when that was looked at.
+        lost: when it was lost, by ``time.monotonic``; None while it is connected.
+        ended: the last step with complete reports; -1 are the values before the first step.
+        passed: the last ended step at the previous look.
         heard: when the last event came.
     """
 
@@ -138,13 +132,9 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class FirstFindingEnd:
-    """The end at the first finding: every rank judges that step before it is let go.
+    """The end at the first finding: every rank judges that step, until the time ``until`` (``time.monotonic``).
 
-    No rank is held meanwhile: the others may need what it does next to get to the end of the step.
-
-    Attributes:
-        step: the one with the finding.
-        until: when to give up, by ``time.monotonic``.
+    No rank is held meanwhile: other ranks may need its next operations to reach the end of the step.
     """
 
     step: int
@@ -155,9 +145,8 @@ class FirstFindingEnd:
 class HeadlessListener:
     """One session of listening.
 
-    Attributes:
-        interrupted, cut, gone, unsaved, unanswered: see ``Reasons``.
-        early: ranks of trainings that ended before their time, or were lost, while more was expected of them.
+    ``interrupted``, ``cut``, ``gone``, ``unsaved``, ``unanswered``: see ``Reasons``. ``early``: ranks that ended or
+    were lost before their expected end.
     """
 
     session: LiveSession
@@ -174,7 +163,6 @@ class HeadlessListener:
     unanswered: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Listens from now on."""
         self._events: queue.SimpleQueue[LiveEvent] = queue.SimpleQueue()
         self._end = self.session.subscribe(self._events.put)
         self.session.on_new_nodes(self._more_nodes)
@@ -189,11 +177,7 @@ class HeadlessListener:
     # -- while it runs -----------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Until nothing more is to come.
-
-        Raises:
-            TdbgError: no training came in time, or no watchpoint is left.
-        """
+        """Runs until the end. Raises TdbgError if no training came in time, or no watchpoint is left."""
         self._begin_all()
         while not self._over():
             with suppress(queue.Empty):
@@ -207,11 +191,9 @@ class HeadlessListener:
         return bool(self._ranks) and all(each.over for each in self._ranks.values())
 
     def _look_around(self) -> None:
-        """Does what is due: prints the steps that all have judged, and gives up where nothing more came.
+        """Prints steps that all ranks judged, and gives up on overdue trainings.
 
-        Raises:
-            TdbgError: no training came in time.
-            OSError: the output cannot be written.
+        Raises TdbgError if no training came in time, and OSError if the output cannot be written.
         """
         self.out.check()
         now = self._looked = time.monotonic()
@@ -222,12 +204,11 @@ class HeadlessListener:
         self._give_up(now)
 
     def _flush(self) -> None:
-        """Prints the steps that all trainings have judged."""
         active = [each.ended for each in self._ranks.values() if each.begun and not each.over]
         self.log.flush(min(active, default=None))
 
     def _look_at(self, rank: int, each: Follow, now: float) -> None:
-        """Takes in the steps that ended without a word: a training that has nothing to say of them tells of none."""
+        """Takes in steps that ended without an event: a training sends no event for steps without findings."""
         if each.over or not each.begun:
             return
         self.session.settle()  # judges a step at its end that had its last report inside it
@@ -292,7 +273,7 @@ class HeadlessListener:
                 self._go_on(rank, each)  # it still waits where it was lost
 
     def _went(self, rank: int, each: Follow, *, done: bool) -> None:
-        """Handles a training that ended, or whose connection broke: it may come back."""
+        """Handles a training that ended, or a broken connection: a lost training may come back."""
         if done:
             self._begin_ending(self.log.ended(rank))
             if not each.over and self.session.state(rank).ending:
@@ -302,7 +283,7 @@ class HeadlessListener:
             each.lost = time.monotonic()
 
     def _stood(self, rank: int, each: Follow, event: LiveEvent) -> None:
-        """Handles a training that waits at a stop; a stop that was handled already is not a new one."""
+        """Handles a training that waits at a stop, once for each stop."""
         if event.count <= each.stop:
             return
         each.stop, each.standing = event.count, True
@@ -311,7 +292,7 @@ class HeadlessListener:
             self._go_on(rank, each)
 
     def _begin_all(self) -> None:
-        """Lets trainings go that stand for the first time, as soon as enough are there."""
+        """Lets trainings go from their first stop, as soon as enough trainings are there."""
         ready = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None and not each.over]
         waiting = [rank for rank in ready if not self._ranks[rank].begun]
         if not waiting or (self._rules is None and len(ready) < self._wanted):
@@ -330,7 +311,7 @@ class HeadlessListener:
         return not self.given if recommended is None else recommended
 
     def _more_nodes(self, _: int) -> None:
-        """A training named nodes that it did not have before: what is recommended for them is watched, too."""
+        """Watches newly named nodes by the recommended watchpoints."""
         if self._recommended:
             self.session.add_recommended()
 
@@ -372,13 +353,12 @@ class HeadlessListener:
         self._ended(rank, each, at)  # also where it came without a list, and judged that step now
 
     def _let_go(self, rank: int, each: Follow) -> None:
-        """Nothing more is wanted of a training: the steps that it has ended count."""
+        """Lets a training run to its end: only the steps that it has ended count."""
         each.over = True
         self.session.wait_until_idle(_SETTLED)
         self.session.release([rank])
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
-        """Reports what an event says was found."""
         rank, step = event.rank, event.step
         if rank is None or step is None:
             return
@@ -389,7 +369,6 @@ class HeadlessListener:
             self._ended(rank, each, event.ended)
 
     def _report_known(self, rank: int, each: Follow, step: int) -> None:
-        """Reports what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)
@@ -405,14 +384,14 @@ class HeadlessListener:
             self._collect(pair, result)
 
     def _ended(self, rank: int, each: Follow, step: int) -> None:
-        """Nothing more is reported of the steps of a training up to one."""
+        """Marks all steps of a training up to ``step`` as completely reported."""
         each.ended = max(each.ended, step)
         self._begin_ending(self.log.ended(rank, each.ended))
         if self._ending is not None and not each.over and each.ended >= self._ending.step:
             self._let_go(rank, each)
 
     def _begin_ending(self, found: Sequence[int]) -> None:
-        """Begins to end where steps with findings are a reason to: every training stops at the end of its step."""
+        """Begins to end after steps with findings (--stop-on-hit): every training stops at the end of its step."""
         if not found or self._ending is not None or not self.arguments.stop_on_hit:
             return
         self._ending = FirstFindingEnd(min(found), time.monotonic() + ANSWER)
@@ -436,7 +415,7 @@ class HeadlessListener:
             note(f"not everything around the hits could be fetched: {error.what}")
 
     def _collect_all(self, rank: int, step: int) -> None:
-        """Fetches what is watched at the last step, to be saved."""
+        """Fetches the watched tensors of the last step, to be saved."""
         from tui_debugger.check.hits import HitList
         from tui_debugger.session.live_evidence import Budget
 
@@ -458,11 +437,9 @@ class HeadlessListener:
         return code
 
     def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
-        """Says of trainings that ended before their time how they did, and what is clean up to there.
+        """Returns a doubt about each kind of early end, with the steps that are clean until there.
 
-        Args:
-            steps: by rank how many steps were judged.
-            sick: ranks with findings.
+        ``steps`` counts the judged steps by rank; ``sick`` are the ranks with findings.
         """
         from tui_debugger.check.verdicts import Doubt
         from tui_debugger.live.wire import Phase
@@ -480,7 +457,7 @@ class HeadlessListener:
         return doubts
 
     def _save(self) -> str:
-        """Says what was saved where; a disk that is full takes nothing away from what was found."""
+        """Saves and says where; a full disk takes nothing away from the findings."""
         directory = self.arguments.save
         if directory is None or not self.session.ranks():
             return ""
@@ -496,7 +473,7 @@ class HeadlessListener:
             return ""
 
     def _stay(self) -> None:
-        """Answers trainings that would end without anybody who does, until they end by themselves."""
+        """Answers trainings until they end by themselves."""
         if not self.session.dependents():
             return
         note("the training goes on without watchpoints; this process stays until its end, because MindSpore ends a")
@@ -507,6 +484,6 @@ class HeadlessListener:
                     self._events.get(timeout=_LOOK)
 
     def _rest(self) -> None:
-        """Works on what was reported and not worked on, when something else ended the listening."""
+        """Handles the events that were left when an exception ended the listening."""
         while not self._events.empty():
             self._report(self._events.get())

@@ -1,4 +1,4 @@
-"""The lines of ``tdbg listen --no-screen``: what was found in a step once all of it was judged, and the summary."""
+"""The lines of ``tdbg listen --no-screen``: the findings of each judged step, and the summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import note, print_text, undecided
-from tui_debugger.text.documents import document_line
+from tui_debugger.text.documents import document_line, row_of, rows_of
 from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
 
 if TYPE_CHECKING:
@@ -28,27 +28,24 @@ if TYPE_CHECKING:
 
 
 ANSWER: Final = 60.0
-"""Seconds after the first finding in which every rank is to judge that step, with ``--stop-on-hit``."""
+"""Seconds after the first finding in which every rank has to judge that step, with ``--stop-on-hit``."""
 _NOTES_ROOM: Final = 60
-"""Cells that the notes of a step take on the line of a hit."""
+"""Cells for the notes of a step on the line of a hit."""
 _KEPT: Final = 200_000
-"""The number of hits that are kept for the summary; those after them are counted only."""
+"""The number of hits that are kept for the summary; later hits are only counted."""
 _ORIGINS: Final = 10
-"""Origins of a step that have a line each without ``--all-hits``."""
+"""Origins of a step that get their own line without ``--all-hits``."""
 _PATIENCE: Final = 2.0
 """Seconds that the line of a step waits for ranks that have not judged the step."""
 _QUIET: Final = 5.0
-"""Seconds between two lines that say how far a training is that has nothing to say."""
+"""Seconds between two progress lines of trainings without findings."""
 
 
 @dataclass(frozen=True)
 class UnfinishedStep:
-    """What was found so far in a step of a rank: later reports of the same step may change it.
+    """The findings so far in a step of a rank: later reports of the same step may change them.
 
-    Attributes:
-        result: what was found.
-        graphs: the training has several graphs, so that a name alone may mean two nodes.
-        notes: the scalars of the step.
+    ``graphs``: the training has several graphs, so that a node's name may be ambiguous. ``notes``: the step's scalars.
     """
 
     result: PairResult
@@ -62,12 +59,11 @@ class StepFindings:
 
     Attributes:
         since: when the first rank had judged the step, by ``time.monotonic``.
-        ranks: those with findings.
-        findings: tensors with a finding.
-        tensors: tensors that were judged.
+        ranks: the ranks with findings.
+        findings: the number of tensors with a finding.
+        tensors: the number of judged tensors.
         conditions: tensors by the abbreviation of each condition that found something.
-        origins: how many of the findings are origins.
-        shown: the hits that have a line of their own, each with the step of its rank.
+        shown: the hits with their own line, each with the step of its rank.
         first: the first origin, or else the first finding.
     """
 
@@ -81,7 +77,6 @@ class StepFindings:
     first: tuple[Hit, UnfinishedStep] | None = None
 
     def add(self, rank: int, new: Sequence[Hit], step: UnfinishedStep, *, show_all: bool) -> None:
-        """Adds what a rank found."""
         from tui_debugger.model import Verdict
         from tui_debugger.text.hits import abbreviations
 
@@ -98,12 +93,7 @@ class StepFindings:
             self.first = first, step
 
     def line(self, number: int, *, alone: bool) -> str:
-        """``step 3  ranks 0–1  41 findings in 120 tensors: TO 40, WCL 1``.
-
-        Args:
-            number: of the step.
-            alone: no line of a hit says where the findings begin.
-        """
+        """``step 3  ranks 0–1  41 findings in 120 tensors: TO 40, WCL 1``; ``alone``: no line of a hit precedes it."""
         from tui_debugger.text.hits import hit_text
         from tui_debugger.text.notes import notes_text
         from tui_debugger.text.numbers import plural
@@ -122,14 +112,13 @@ class StepFindings:
 
 
 class Reasons(Protocol):
-    """What went wrong while it listened, besides what was judged.
+    """The problems of a session of listening, besides the findings.
 
     Attributes:
-        interrupted: Ctrl-C was pressed.
-        cut: it ended before the trainings did, because the output could not be written.
+        cut: the session ended before the trainings did, because the output could not be written.
         gone: sentences about trainings that cannot be followed.
-        unsaved: why what was to be saved was not.
-        unanswered: sentences about ranks that were not heard of in time.
+        unsaved: why values could not be saved.
+        unanswered: sentences about ranks that did not report in time.
     """
 
     interrupted: bool
@@ -139,16 +128,14 @@ class Reasons(Protocol):
     unanswered: list[str]
 
     def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
-        """See ``Batch``."""
+        """See ``HeadlessListener``."""
 
 
 class FindingsLog:
-    """What was found, the lines of it that were printed, and what it adds up to.
+    """The findings, their printed lines, and the summary.
 
-    A step is printed when its rank has judged all of it: what is found first may turn out to be by design.
-
-    Attributes:
-        backlog: what is printed and not written yet, where a thread does that.
+    A step is printed when its rank has judged all of it: the first findings may turn out to be by design.
+    ``backlog`` holds printed text that a thread has not written yet, if a thread writes.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -161,7 +148,7 @@ class FindingsLog:
         self._unfinished: dict[Pair, UnfinishedStep] = {}
         self._printed: dict[int, tuple[Pair, set[tuple[TensorKey, tuple[int, ...]]]]] = {}
         self._steps: dict[int, StepFindings] = {}
-        """By number the steps whose line is not printed yet."""
+        """The steps by number whose line is not printed yet."""
         self._passed: dict[int, int] = {}
         self._last_note = time.monotonic()
         self._kept = 0
@@ -172,14 +159,7 @@ class FindingsLog:
     # -- while it runs -----------------------------------------------------------------------------
 
     def take(self, pair: Pair, result: PairResult, *, graphs: bool, notes: Sequence[ShownNote] = ()) -> bool:
-        """Takes what was found in a step so far; tells whether there is more than before.
-
-        Args:
-            pair: (rank, step).
-            result: what was found there so far.
-            graphs: see ``UnfinishedStep``.
-            notes: the scalars of the step.
-        """
+        """Takes the findings in a step so far; tells whether there are more than before."""
         from tui_debugger.model import Verdict
 
         before, findings = self._counts.get(pair, 0), int((result.hits.verdict == Verdict.FINDING).sum())
@@ -188,23 +168,19 @@ class FindingsLog:
         return findings > before
 
     def ended(self, rank: int, step: int | None = None) -> list[int]:
-        """Nothing more is found in a rank up to a step (None: at all); returns the steps that have new findings."""
+        """Marks a rank's steps up to ``step`` (None: all) as complete; returns the steps with new findings."""
         final = sorted(pair for pair in self._unfinished if pair[0] == rank and (step is None or pair[1] <= step))
         return [pair[1] for pair in final if self._finish(pair, self._unfinished.pop(pair))]
 
     def flush(self, reached: int | None = None) -> None:
-        """Prints the steps that all ranks have judged.
-
-        Args:
-            reached: the last of these steps; None: all steps.
-        """
+        """Prints the steps that all ranks have judged, up to ``reached`` (None: all)."""
         now = time.monotonic()
         for number in sorted(self._steps):
             if reached is None or number <= reached or now - self._steps[number].since > _PATIENCE:
                 self._print_step(number, self._steps.pop(number))
 
     def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
-        """Keeps what a step came to, for the summary; its hits only while there is room."""
+        """Keeps the result of a step for the summary; its hits only while there is room."""
         before = self._results.get(pair)
         self._kept -= len(before.hits) if before is not None else 0
         room = self._kept + len(result.hits) <= _KEPT
@@ -214,7 +190,6 @@ class FindingsLog:
         self._counts[pair] = findings
 
     def _finish(self, pair: Pair, step: UnfinishedStep) -> bool:
-        """Tells whether a step that is judged has findings that were not printed yet."""
         from tui_debugger.model import Verdict
 
         rank, number = pair
@@ -247,7 +222,7 @@ class FindingsLog:
         print_text(findings.line(number, alone=not findings.shown))
 
     def pause(self, session: LiveSession) -> None:
-        """Says now and then how far the trainings are that have nothing to say."""
+        """Prints the progress of trainings without findings now and then."""
         now = time.monotonic()
         if now - self._last_note < _QUIET:
             return
@@ -260,14 +235,13 @@ class FindingsLog:
     # -- at the end --------------------------------------------------------------------------------
 
     def failed(self, error: TdbgError) -> None:
-        """With ``--json`` an error is the last line."""
+        """Prints an error as the last line, with ``--json`` only."""
         if self._json:
             _print_json({"event": "summary", **undecided("listen", None, error)})
 
     def summary(
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Reasons, saved: str
     ) -> int:
-        """Prints what it all comes to; returns the exit code."""
         from tui_debugger.check.verdicts import Doubt
 
         for rank in {rank for rank, _ in self._unfinished}:
@@ -304,7 +278,7 @@ class FindingsLog:
         return code
 
     def tell_again(self) -> None:
-        """Sums the findings up on stderr, after stdout could not be written."""
+        """Repeats the summary on stderr after stdout could not be written."""
         for text in self._unread:
             note(text)
 
@@ -351,12 +325,11 @@ class FindingsLog:
             "command": "listen",
             "exit_code": code,
             "verdict": judgement.outcome.value,
-            "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+            "reasons": rows_of(judgement.doubts, "kind", "text"),
             "watchpoints": [
                 {
                     **watch_row(tally.watchpoint, tally.tensors),
-                    "judged": tally.judged,
-                    "findings": tally.findings,
+                    **row_of(tally, "judged", "findings"),
                     "blocked": tally.blocked.tensors,
                 }
                 for tally in judgement.tallies
@@ -397,7 +370,7 @@ class FindingsLog:
 
 
 def _doubted(judgement: CheckJudgement, doubt: Doubt) -> CheckJudgement:
-    """With one more reason not to say "clean", unless there is one of its kind that says as much."""
+    """Adds a doubt, unless there is one of its kind already."""
     from tui_debugger.check.verdicts import Outcome
 
     if doubt.kind == "nothing" and any(each.kind == "nothing" for each in judgement.doubts):
@@ -407,7 +380,7 @@ def _doubted(judgement: CheckJudgement, doubt: Doubt) -> CheckJudgement:
 
 
 def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
-    """Steps that ended and were judged, by rank: what runs after the last one belongs to a step that never ends."""
+    """The ended and judged steps by rank. Operations after the last step belong to a step that never ends."""
     counts: dict[int, int] = {}
     ended = session.ended()
     for rank, step in result.coverage.steps:
@@ -418,7 +391,6 @@ def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
 
 
 def _finders(hit: Hit) -> tuple[int, ...]:
-    """The watchpoints that found it."""
     from tui_debugger.model import Verdict
 
     return tuple(each.watchpoint for each in hit.results if each.verdict is Verdict.FINDING)

@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session, working_directory
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    document_head,
+    documented,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import NONE, age, brief, moment, plural
 from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
@@ -37,7 +47,6 @@ Line = tuple[str, int]
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "ls",
@@ -98,11 +107,8 @@ def _line(text: str) -> Line:
 class _RankListing:
     """The wanted nodes of one rank.
 
-    Attributes:
-        rows: node rows, in execution order.
-        counts: number of dumped (inputs, outputs) by node row.
-        counted: the step they are of, by root graph.
-        steps: the steps whose tensors ``--files`` lists; empty: those that were counted.
+    ``rows`` are node rows in execution order. ``counts`` are the dumped (inputs, outputs) by node row, at the step
+    ``counted`` of the row's root graph. ``steps`` are the steps for ``--files``; empty: the counted steps.
     """
 
     rank: int
@@ -114,7 +120,6 @@ class _RankListing:
 
     @property
     def nodes(self) -> NodeTable:
-        """The rank's nodes."""
         return self.flow.nodes
 
     def step(self, row: int) -> int | None:
@@ -122,13 +127,13 @@ class _RankListing:
         return self.counted.get(self.nodes.graph_of(row).root_id)
 
     def facts(self, row: int) -> tuple[Any, ...]:
-        """Returns what makes a node the same as one of another rank."""
+        """Returns the facts that must be equal for a node to be the same node in another rank."""
         nodes = self.nodes
         ins, outs = self.counts
         return (nodes.graph_of(row).name, nodes.names[row], nodes.op_type(row), _word(nodes, row), ins[row], outs[row])
 
     def same_as(self, other: _RankListing) -> bool:
-        """Tells whether both ranks list exactly the same nodes: decided by column, since that is the rule."""
+        """Tells whether both ranks list exactly the same nodes, by comparing columns instead of rows."""
         mine, theirs = self.nodes, other.nodes
         return (
             self.rows == other.rows
@@ -185,7 +190,7 @@ def _listed(arguments: argparse.Namespace) -> int:
         note(notice)
     if arguments.json:
         nodes = [_json(entry, places, arguments) for entry in entries]
-        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
+        head = document_head("ls", arguments.path, missing.code(0))
         print_json({**head, "nodes": nodes, **missing.rows})
     else:
         _print(entries, places, arguments)
@@ -226,10 +231,7 @@ def _wanted(step: int, arguments: argparse.Namespace) -> bool:
 
 
 def _counted(session: Session, flow: DataFlow, steps: Sequence[int]) -> dict[int, int]:
-    """The last of the steps in which there is data of each root graph: not every graph runs at every step.
-
-    Lists the steps; one that cannot be listed says nothing of what was dumped.
-    """
+    """The last step with data, by root graph: graphs may skip steps. Ignores steps that cannot be listed."""
     from tui_debugger.check.results import is_closed
 
     among, rank = set(steps), flow.rank
@@ -246,7 +248,6 @@ def _counted(session: Session, flow: DataFlow, steps: Sequence[int]) -> dict[int
 
 
 def _counts(flow: DataFlow, counted: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Dumped inputs and outputs by node row."""
     import numpy as np
 
     nodes = flow.nodes
@@ -278,7 +279,7 @@ def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArra
 
 
 def _nothing(arguments: argparse.Namespace, listings: Sequence[_RankListing]) -> TdbgError:
-    """No node is left: says which option may be wrong, and what there is."""
+    """The error if no node is left: names the option that may be wrong, and existing alternatives."""
     words = [f"--category {word}" for word in arguments.category] + [f"--type {word}" for word in arguments.type]
     if arguments.line is not None:
         words.append("--line {}:{}".format(*arguments.line))
@@ -294,7 +295,7 @@ def _nothing(arguments: argparse.Namespace, listings: Sequence[_RankListing]) ->
 
 
 def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
-    """Tells which lines there are instead; empty when the line is named, so that something else left no node."""
+    """Names the existing lines of a file; empty if the line exists, so that another option left no node."""
     from tui_debugger.graph.stacks import stack_index
 
     path, number = line
@@ -307,12 +308,12 @@ def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
 
 
 def _is_at(file: str, path: str) -> bool:
-    """Tells whether a source file is the one, or one of those, that a path or the end of one names."""
+    """Tells whether ``path`` names a source file, or the end of its path."""
     return file == path or file.endswith("/" + path)
 
 
 def _merge(listings: Sequence[_RankListing]) -> tuple[list[_NodeLine], dict[int, _RankListing]]:
-    """Nodes that are the same in several ranks once, in execution order, ranks side by side."""
+    """Merges equal nodes of several ranks, in execution order, with their ranks side by side."""
     kinds: list[tuple[_RankListing, list[int]]] = []
     for listing in listings:
         for kind, ranks in kinds:
@@ -472,11 +473,7 @@ def _dumps(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_options(arguments: argparse.Namespace) -> None:
-    """Options that choose nodes say nothing about dumps.
-
-    Raises:
-        TdbgError: one of them is given.
-    """
+    """Raises TdbgError for options that choose nodes: a list of dumps has none."""
     for name in ("category", "type", "line", "files", "stack", "rank", "step", "filter", "graph"):
         if getattr(arguments, name) not in (None, False, []):
             raise TdbgError(
@@ -516,9 +513,7 @@ def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:
     from tui_debugger.text.rows import part_rows
 
     return {
-        "command": "ls",
-        "path": path,
-        "exit_code": code,
+        **document_head("ls", path, code),
         "dumps": [_dump_row(each) for each in found.dumps],
         "looked": found.looked,
         "notices": list(found.notices),
@@ -533,7 +528,7 @@ def _dump_row(dump: KnownDump) -> dict[str, Any]:
     row: dict[str, Any] = {"path": dump.path}
     if facts is not None:
         row |= {name: getattr(facts, name) or None for name in ("layout", "framework", "device", "title", "problem")}
-        row |= {"ranks": list(facts.ranks), "steps": list(facts.steps), "written": moment(facts.written)}
+        row |= {**row_of(facts, "ranks", "steps"), "written": moment(facts.written)}
     row["opened"] = None if dump.recent is None else moment(dump.recent.opened)
     row["last_verdict"] = None
     if verdict is not None:

@@ -1,4 +1,4 @@
-"""``tdbg ls --formats``: the layouts that can be read, how to record each, and the layout of the dump at a path."""
+"""``tdbg ls --formats``: the known layouts, how to record each, and the layout of the dump at a path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.cli.output import note, print_json, print_table, print_text
+from tui_debugger.cli.output import document_head, note, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
     Claim,
@@ -21,10 +21,11 @@ from tui_debugger.sources.registry import (
     limits_of,
     word_of,
 )
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.tables import Column, Cut
 
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
-"""What a layout may be able to show, by the names in ``Shows``."""
+"""The possible abilities of a layout, by the names in ``Shows``."""
 _COLUMNS: Final = [Column("layout"), *(Column(name) for name in ABILITIES[:-1]), Column(ABILITIES[-1], cut=Cut.END)]
 
 
@@ -42,7 +43,7 @@ def print_formats(arguments: argparse.Namespace) -> int:
 
 
 def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
-    """Returns the layout of that name, or the only one whose name begins so where there is no such path."""
+    """Returns the layout of that name, or the only one whose name begins so if there is no such path."""
     found = [each for each in known if word_of(each.name) == wanted]
     if not found and wanted and not path.exists():
         found = [each for each in known if word_of(each.name).startswith(wanted)]
@@ -61,12 +62,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def ability_words(shows: Shows) -> list[str]:
-    """Returns the words for what a layout can show, in the order of ``ABILITIES``."""
     return [getattr(shows, name).value for name in ABILITIES]
 
 
 def format_row(each: Format) -> dict[str, Any]:
-    """Returns a layout for JSON; what is not known is null."""
+    """Returns a layout for JSON; unknown values are null."""
     words = dict(zip(ABILITIES, ability_words(each.shows), strict=True))
     return {
         "name": word_of(each.name),
@@ -80,13 +80,13 @@ def format_row(each: Format) -> dict[str, Any]:
 
 
 def _limits(shows: Shows) -> tuple[str, ...]:
-    """Returns what no verdict on a dump of the layout can tell."""
+    """Returns sentences that say what no verdict on a dump of the layout can tell."""
     return limits_of(shows, graph=shows.edges is not Edges.NONE)
 
 
 def _describe(each: Format, arguments: argparse.Namespace) -> int:
     if arguments.json:
-        print_json({"command": "ls", "path": str(arguments.path), "exit_code": 0, "formats": [format_row(each)]})
+        print_json({**document_head("ls", arguments.path, 0), "formats": [format_row(each)]})
         return 0
     print_text(f"{each.name}: {_sentence(each.shows)}")
     print_text(f"recognised by {each.looked_for}", *_limits(each.shows))
@@ -136,12 +136,11 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
 
 
 def _because(claim: Claim) -> str:
-    """``because of step_0/a.npy``; of a reader that names nothing what it looks for."""
+    """``because of step_0/a.npy``; names the reader if it does not say what it recognised."""
     return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:
-    """Returns what a reader recognised, for JSON."""
     refusal = claim.found.refusal
     return {
         "name": word_of(claim.format.name),
@@ -150,7 +149,7 @@ def claim_row(claim: Claim) -> dict[str, Any]:
         "sureness": claim.found.sureness.name.lower(),
         "why": claim.found.why or None,
         "looked_for": claim.format.looked_for,
-        "refusal": None if refusal is None else {"what": refusal.what, "hint": refusal.hint},
+        "refusal": None if refusal is None else row_of(refusal, "what", "hint"),
         "limits": list(_limits(claim.format.shows)),
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import chosen, open_session
 from tui_debugger.cli.output import (
+    document_head,
     interruptible,
     note,
     print_json,
@@ -30,23 +31,19 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
 
 _NOTES_ROOM = 60
-"""Cells that the notes of a step take in the table."""
+"""Cells for the notes of a step in the table."""
 _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
-"""The number of (rank, step) pairs that are counted without being asked: counting lists the directories."""
+"""The number of (rank, step) pairs that are counted without --count: counting lists their directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class _GraphRunRow:
-    """One run of a graph that has files of its own.
+    """One run of a graph that has its own files.
 
-    Attributes:
-        rank, step, root_graph, graph, has_data, round: see ``model.GraphRun``.
-        is_root: False for a graph that others call, as control flow has them.
-        turn: see ``model.GraphRun``.
-        tensors: how many were dumped; None when they were not counted.
-        notes: the scalars of its step; a loss is looked for where tensors are counted.
+    ``is_root`` is False for a graph that others call. ``tensors`` is None if not counted. ``notes``: scalars.
+    Other fields: see ``model.GraphRun``.
     """
 
     rank: int
@@ -62,7 +59,7 @@ class _GraphRunRow:
     notes: tuple[ShownNote, ...] = ()
 
     def row(self) -> dict[str, object]:
-        """For JSON; the order of the rows is that of the runs."""
+        """For JSON; rows come in the order of the runs."""
         from tui_debugger.text.notes import notes_row
 
         plain = {name: value for name, value in asdict(self).items() if name not in {"turn", "notes"}}
@@ -70,7 +67,6 @@ class _GraphRunRow:
 
 
 def print_steps(arguments: argparse.Namespace) -> int:
-    """Prints the run history and returns the exit code."""
     from tui_debugger.check.results import is_closed, part_words
 
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -99,7 +95,7 @@ def print_steps(arguments: argparse.Namespace) -> int:
     if arguments.json:
         summary = [asdict(each) for each in _summary(runs)]
         rows = [run.row() for run in runs]
-        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
+        head = document_head("ls", arguments.path, missing.code(0))
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)
@@ -135,7 +131,7 @@ def _runs(
 
 
 def _count(session: Session, pairs: Sequence[tuple[int, int]], progress: ProgressFn) -> dict[_Place, int]:
-    """Number of tensors by (rank, step, root graph, round), constants aside; lists directories, reads no tensor."""
+    """Number of tensors by (rank, step, root graph, round) without constants; lists directories, reads no tensor."""
     import numpy as np
 
     from tui_debugger.model import Progress
@@ -167,7 +163,7 @@ def _of(run: _GraphRunRow, tensors: dict[_Place, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """One graph: the steps that it ran at and that were dumped, in brief and in the order in which they ran."""
+    """One graph: its run steps and dumped steps, in brief and in the order in which they ran."""
 
     rank: int
     root_graph: int
@@ -179,7 +175,7 @@ class _Summary:
 
 
 def _summary(runs: Iterable[_GraphRunRow]) -> list[_Summary]:
-    """By rank, then graph."""
+    """One summary a graph, by rank, then graph."""
     by_graph: dict[tuple[int, int, str], list[_GraphRunRow]] = {}
     for run in runs:
         by_graph.setdefault((run.rank, run.root_graph, run.graph), []).append(run)

@@ -1,4 +1,4 @@
-"""The command line: one parser, one exit code rule, no traceback for what a user can understand."""
+"""The command line: one parser, one rule for exit codes, no traceback for a user's mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui_debugger.text.writer import abandon, open_streams, write_errors, write_
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser; subparsers are of the same class."""
+    """An argument parser; its subparsers are of the same class."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
@@ -30,13 +30,12 @@ class CommandParser(argparse.ArgumentParser):
 
     # Its overloads say no more than this, at the length of this file.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Remembers what was given."""
         self._given = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 
     # The same as above.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuses unknown options and names the commands that have them. ``tdbg help`` searches for options, too."""
+        """Refuses unknown options and names the commands that have them; ``tdbg help`` searches for options."""
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown and getattr(arguments, "unknown_options_are_words", False):
             arguments.words += [word.partition("=")[0] for word in unknown]
@@ -46,7 +45,7 @@ class CommandParser(argparse.ArgumentParser):
         return arguments
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong and leaves with 2."""
+        """Prints the error and exits with code 2."""
         if "--json" in self._given:
             command = self.prog.split()[1:] or self._given
             wrong = TdbgError(
@@ -74,7 +73,7 @@ FINDING_COMMANDS = (
     "dump-config --check",
     "config --cache verify",
 )
-"""Commands whose exit code 1 is a finding; the others have none."""
+"""The commands whose exit code 1 means a finding; other commands have no such code."""
 EPILOG = f"""\
 exit codes:
   0    done, or clean
@@ -98,11 +97,11 @@ COMMANDS = {
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141
-"""128 + SIGPIPE: who read our output has left, as ``head`` does."""
+"""128 + SIGPIPE: the reader of the output left, as ``head`` does."""
 
 
 class _Version(argparse.Action):
-    """Prints the version, and whether statistics are made by compiled code or by numpy."""
+    """Prints the version, and whether statistics are computed by compiled code or by numpy."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from tui_debugger.stats import kernel
@@ -113,7 +112,7 @@ class _Version(argparse.Action):
 
 
 def build_parser(command: str | None = None) -> CommandParser:
-    """The parser with every command, or with one only: the others' modules need not be loaded to run it."""
+    """The parser with every command, or with only one: the other modules need not be loaded to run it."""
     parser = CommandParser(
         prog="tdbg",
         description="A terminal debugger for the values of deep-learning training.",
@@ -130,7 +129,7 @@ def build_parser(command: str | None = None) -> CommandParser:
 
 
 def _owners(unknown: Sequence[str], command: str) -> str:
-    """Says which commands have an option that this one has not."""
+    """Names the commands that have an option unknown to this one."""
     option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
     if not option:
         return ""
@@ -140,11 +139,7 @@ def _owners(unknown: Sequence[str], command: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Returns:
-        The exit code; errors are printed on stderr as what, where, what to do.
-    """
+    """Runs one command and returns its exit code; errors are printed on stderr as what, where, what to do."""
     open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
@@ -177,7 +172,6 @@ def _answered(words: list[str]) -> int:
 
 
 def _refused(error: OSError) -> TdbgError:
-    """Returns the error to print for an OSError that no command handled."""
     if error.filename is not None:
         return unusable(error)
     if isinstance(error, FileNotFoundError):  # what the system says of the directory that relative paths begin at
@@ -189,7 +183,7 @@ def _refused(error: OSError) -> TdbgError:
 
 
 def _run(words: list[str]) -> int:
-    """Runs a command, or leaves with the help that was asked for; what it wrote has arrived."""
+    """Runs a command, or exits after printing help; flushes the output."""
     begin_notes()
     try:
         arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
@@ -204,7 +198,6 @@ def _run(words: list[str]) -> int:
 
 
 def _write_error(error: TdbgError) -> None:
-    """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
     what, *others = f"tdbg: {safe}".split("\n")
     # A path stays whole, so that it can be copied.

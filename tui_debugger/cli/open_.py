@@ -46,7 +46,6 @@ _HOW_COMPARED: Final = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of ``open`` and ``demo``."""
     add_common(parser)
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")
@@ -60,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options of every screen, that of ``listen`` too."""
+    """Adds the options of every screen, including the screen of ``listen``."""
     recommended = parser.add_mutually_exclusive_group()
     recommended.add_argument(
         "--recommended",
@@ -89,7 +88,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def source_map(text: str) -> tuple[str, str]:
-    """Parses ``OLD=NEW``."""
     old, equals, new = text.partition("=")
     if not equals or not old or not new:
         raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
@@ -99,15 +97,9 @@ def source_map(text: str) -> tuple[str, str]:
 def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = False) -> int:
     """Opens the screen and returns the exit code.
 
-    Args:
-        path: where the dump is; the start page lists those below a directory that holds several. None: the start page
-            with recent dumps and those below the working directory.
-        arguments: see ``add_options``.
-        remember: whether the dump becomes one of the recent ones.
-
-    Raises:
-        TdbgError: the path holds no dump, a --watch text or file or the configuration is wrong, or stdout is no
-            terminal.
+    A ``path`` with several dumps opens a start page of them; None opens a start page with recent dumps and those below
+    the working directory. ``remember``: the dump becomes a recent one. Raises TdbgError if the path holds no dump, a
+    --watch text or file or the configuration is wrong, or stdout is no terminal.
     """
     config = screen_config(arguments)
     begin_opening(arguments, config)
@@ -139,12 +131,10 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
 
 
 def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
-    """Returns the path if it holds one dump, as ``more`` must; None where the user has to choose one on the screen.
+    """Returns the path if it holds one dump, as ``more`` must; None if the user has to choose one on the screen.
 
-    Looks at a few directories only: a wrong path is answered in the shell.
-
-    Raises:
-        NotADumpError: no dump; or several, and there is no screen to choose one on.
+    Looks at a few directories only, so that a wrong path is answered in the shell. Raises NotADumpError if there is no
+    dump, or there are several and no screen to choose one on.
     """
     from tui_debugger.errors import SeveralDumpsError
     from tui_debugger.sources.registry import find_run
@@ -162,10 +152,9 @@ def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
 
 
 def _against(arguments: argparse.Namespace) -> ComparedRun | None:
-    """Returns the other run, and how this one is compared with it; None where none is named.
+    """Returns the other run and the options of the comparison; None without ``--against``.
 
-    Raises:
-        TdbgError: there is no dump, or several; a name is mapped and no other run is named.
+    Raises TdbgError if there is not one dump, or a name is mapped without another run.
     """
     other: Path | None = getattr(arguments, "against", None)
     if other is None:
@@ -194,7 +183,7 @@ def on_terminal() -> bool:
 
 
 def require_terminal() -> None:
-    """Raises TdbgError when there is none."""
+    """Raises TdbgError if there is no terminal."""
     if not on_terminal():
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
 
@@ -207,7 +196,7 @@ def opener(
     *,
     remember: bool = False,
 ) -> Callable[[ProgressFn], Session]:
-    """The slow part, for a worker: reads the first rank, restores the watchpoints."""
+    """Returns the slow part, for a worker: it reads the first rank and restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
         from tui_debugger.session.session import open_dump
@@ -240,7 +229,6 @@ def _remember_verdict(path: str, headline: Headline) -> None:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "open",

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
 
 MAX_SLOT = 32767
-"""The greatest number a slot can have."""
+"""The greatest number of a slot."""
 CONSTANTS = "constants are left out unless --category names them (constant)"
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
-    """The options ``--side``, ``--slot`` and ``--category``."""
     group = parser.add_argument_group("which tensors of a node")
     group.add_argument("--side", choices=("in", "out", "all"), default="all", help="inputs, outputs or both (default)")
     group.add_argument("--slot", type=spans, metavar="N", help="inputs or outputs by number, for example 0,2-3")
@@ -45,11 +44,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def choice_of(arguments: argparse.Namespace) -> TensorChoice:
-    """Returns what the options choose.
-
-    Raises:
-        TdbgError: no category is called so.
-    """
+    """Returns the chosen tensors. Raises TdbgError for an unknown category."""
     from tui_debugger.check.sweep import TensorChoice
     from tui_debugger.model import CATEGORY_WORDS, Side
 
@@ -62,11 +57,7 @@ def choice_of(arguments: argparse.Namespace) -> TensorChoice:
 
 
 def categories_of(texts: Sequence[str]) -> frozenset[Category]:
-    """The categories in texts like ``weight,gradient``; none for no text.
-
-    Raises:
-        TdbgError: no category is called so.
-    """
+    """Parses texts like ``weight,gradient``. Raises TdbgError for an unknown category."""
     from tui_debugger.model import CATEGORY_WORDS
 
     words = [word.strip().lower() for text in texts for word in text.split(",")]
@@ -85,7 +76,7 @@ def _slots(wanted: Sequence[Span]) -> frozenset[int]:
 
 
 def nothing_chosen(path: Path) -> TdbgError:
-    """The error when no tensor is left."""
+    """The error if no tensor is left."""
     return TdbgError(
         "no tensor matches", where=str(path), hint=f"`tdbg ls` lists the nodes and what they have; {CONSTANTS}"
     )
@@ -99,7 +90,7 @@ def add_watches(
     watch: str = "a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
     watch_file: str = _FILE,
 ) -> None:
-    """``--watch`` and ``--watch-file``, with help where a command does something else with them."""
+    """Adds ``--watch`` and ``--watch-file``, with other help for a command that uses them differently."""
     parser.add_argument("--watch", action="append", default=[], metavar="TEXT", help=watch)
     parser.add_argument("--watch-file", action="append", default=[], type=Path, metavar="FILE", help=watch_file)
 
@@ -107,12 +98,11 @@ def add_watches(
 def add_recommended(
     parser: argparse.ArgumentParser, says: str = "add the recommended watchpoints to the given ones"
 ) -> None:
-    """``--recommended``, of the commands that judge."""
     parser.add_argument("--recommended", action="store_true", help=says)
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
-    """Adds what makes the exit code: the options of the commands for CI."""
+    """Adds the options that decide the exit code, for the commands for CI."""
     parser.add_argument(
         "--fail-on",
         action="append",
@@ -133,10 +123,9 @@ def add_judging(parser: argparse._ActionsContainer) -> None:
 
 
 def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
-    """Returns what --watch and --watch-file say, disabled ones included; empty only when neither was given.
+    """Returns the watchpoints of --watch and --watch-file, disabled ones included; empty only without both options.
 
-    Raises:
-        BadWatchpointError: naming the text, or the file and the entry.
+    Raises BadWatchpointError, which names the text, or the file and the entry.
     """
     if not (arguments.watch or arguments.watch_file):
         return ()
@@ -146,11 +135,9 @@ def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
 
 
 def enabled_watchpoints(arguments: argparse.Namespace) -> list[Watchpoint]:
-    """The enabled ones of them, each once, numbered from 1.
+    """The enabled watchpoints of both options, without duplicates, numbered from 1.
 
-    Raises:
-        BadWatchpointError: naming the text, or the file and the entry.
-        TdbgError: every one of them is disabled.
+    Raises as ``given_watchpoints``, and TdbgError if all of them are disabled.
     """
     given = given_watchpoints(arguments)
     enabled = dict.fromkeys(watch for watch in given if watch.enabled)
@@ -166,13 +153,12 @@ def _disabled() -> TdbgError:
 
 
 MAP_ROWS: Final = 40
-"""Without --depth the scopes of a map are opened as long as there are no more rows than this."""
+"""Without --depth a map opens its scopes as long as there are no more rows than this."""
 MAP_NAMES: Final = 40
-"""Cells that are left for names at the end of its lines."""
+"""Cells that are left for names at the end of a map's lines."""
 
 
 def add_map_rows(parser: argparse.ArgumentParser) -> None:
-    """Adds what chooses the rows of a map of scopes and nodes."""
     rows = parser.add_mutually_exclusive_group()
     rows.add_argument(
         "--depth",
@@ -192,17 +178,9 @@ def add_watchpoints(
     *,
     recommended: bool,
 ) -> frozenset[int]:
-    """Fills the list of a session; returns the ids of the given ones.
+    """Fills the watchpoint list of a session; returns the ids of the given ones.
 
-    Args:
-        session: the session.
-        given: what the user asked for.
-        pairs: what is to be judged: its nodes decide what is recommended.
-        progress: told how far that is.
-        recommended: add what is recommended.
-
-    Raises:
-        TdbgError: no enabled watchpoint is left.
+    The nodes of ``pairs`` decide what is recommended. Raises TdbgError if no enabled watchpoint is left.
     """
     # A disabled one must not keep the same rule, enabled elsewhere, from being added.
     session.watchpoints.add_missing(watchpoint for watchpoint in given if watchpoint.enabled)
@@ -230,12 +208,11 @@ def add_watchpoints(
 
 
 def add_config(parser: argparse._ActionsContainer) -> None:
-    """``--no-config``, of every command that looks into the configuration."""
     parser.add_argument("--no-config", action="store_true", help="leave the configuration file out (see tdbg config)")
 
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:
-    """The options of the screen that the configuration has, too."""
+    """Adds the screen options that the configuration has as well."""
     from tui_debugger.config import THEMES
 
     parser.add_argument("--theme", choices=THEMES, metavar="NAME", help=f"colours: {', '.join(THEMES)}")
@@ -253,33 +230,21 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
 
 
 def configured(arguments: argparse.Namespace) -> Config:
-    """Returns the configuration that a command works with, unless --no-config leaves it out.
-
-    Raises:
-        ConfigError: it cannot be read, or something in it is wrong.
-    """
+    """Returns the configuration, defaults with --no-config. Raises ConfigError."""
     from tui_debugger.config import Config, config_path, load
 
     return Config() if arguments.no_config else load(config_path())
 
 
 def screen_config(arguments: argparse.Namespace) -> Config:
-    """Returns the same with what the options of the screen say.
-
-    Raises:
-        ConfigError: see ``configured``.
-    """
+    """Returns the configuration with the values of the screen's options. Raises ConfigError."""
     config = configured(arguments)
     theme = config.theme if arguments.theme is None else arguments.theme
     return dataclasses.replace(config, theme=theme, mouse=config.mouse if arguments.mouse is None else arguments.mouse)
 
 
 def conditions_of(texts: Sequence[str]) -> frozenset[str]:
-    """The ids of conditions in texts like ``TO,TZ``.
-
-    Raises:
-        BadWatchpointError: no condition is called so.
-    """
+    """The ids of conditions in texts like ``TO,TZ``. Raises BadWatchpointError for an unknown condition."""
     from tui_debugger.watch.condition_table import by_abbr
 
     words = [word for text in texts for word in text.split(",")]
@@ -305,17 +270,10 @@ def add_command(
     several: bool = False,
     **more: Any,
 ) -> argparse.ArgumentParser:
-    """A command on a dump; texts of several lines are laid out already.
+    """Adds the parser of a command on a dump; texts of several lines are laid out already.
 
-    Args:
-        commands: where to.
-        name: what people type.
-        summary: a line for the list of commands.
-        description: for its own help.
-        epilog: what stands below the options there.
-        without_path: what it does without PATH; empty where it needs one.
-        several: it takes more directories with ranks of the same run.
-        more: what argparse takes else.
+    ``without_path`` says what the command does without PATH; empty if it needs a PATH. ``several``: it takes more
+    directories with ranks of the same run. ``more`` goes to argparse.
     """
     laid_out = epilog is not None or "\n" in description
     parser = commands.add_parser(
@@ -340,11 +298,7 @@ def add_command(
 
 
 def working_directory() -> Path:
-    """Returns where commands without PATH look.
-
-    Raises:
-        TdbgError: it was removed.
-    """
+    """Returns the working directory. Raises TdbgError if it was removed."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -352,14 +306,13 @@ def working_directory() -> Path:
 
 
 def given_path(text: str) -> Path:
-    """Returns a path that the user named; an empty text, such as of a variable that is not set, is refused."""
+    """Returns a path that the user named; refuses an empty text, such as an unset variable."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: . is the working directory")
     return Path(text)
 
 
 def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | None = None) -> None:
-    """The argument that names a node, or one of its tensors; with what it means ``without`` a slot all is said."""
     says = (
         f"as for tdbg show; without a slot {without}"
         if without
@@ -390,7 +343,7 @@ def add_maps(parser: argparse._ActionsContainer) -> None:
 
 
 def add_comparison(parser: argparse._ActionsContainer) -> None:
-    """Adds the options of comparing two runs: what is paired with what, and which differences are ignored."""
+    """Adds the options of comparing two runs: pairing, and ignored differences."""
     add_maps(parser)
     parser.add_argument(
         "--dims",
@@ -439,7 +392,7 @@ def _type_tolerance(text: str) -> tuple[str, float, float]:
 
 
 def at_least_zero(most: float) -> Callable[[str], float]:
-    """A parser of numbers from 0 to ``most``."""
+    """Returns a parser of numbers from 0 to ``most``."""
 
     def parse(text: str) -> float:
         try:
@@ -455,7 +408,6 @@ def at_least_zero(most: float) -> Callable[[str], float]:
 
 
 def number_pair(text: str) -> tuple[int, int]:
-    """Parses ``0:1``."""
     one, colon, other = text.partition(":")
     if not colon or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in (one, other)):
         msg = f"{text!r} is not two numbers such as 0:1"
@@ -464,7 +416,6 @@ def number_pair(text: str) -> tuple[int, int]:
 
 
 def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
-    """``--limit``: rows of tables on stdout."""
     parser.add_argument(
         "--limit",
         type=whole("a number of rows such as 20, or 0 for all"),
@@ -475,7 +426,7 @@ def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_top(parser: argparse.ArgumentParser, what: str, most: int) -> None:
-    """``--top``: how many of something are listed: see ``output.print_first``."""
+    """Adds ``--top``: the length of a list, see ``output.print_first``."""
     parser.add_argument(
         "--top",
         type=whole(f"a number of {what} such as 20, or 0 for all"),
@@ -490,7 +441,7 @@ def add_where(
     rank: str = "ranks, for example 0,4-6 (default: all)",
     step: str = "steps, for example 0,4-6 (default: all)",
 ) -> None:
-    """The options of every headless command: rank, step, nodes, graph, JSON; with help where a command takes fewer."""
+    """Adds the options of every headless command: rank, step, nodes, graph, JSON."""
     where = parser.add_argument_group("which part of the dump")
     where.add_argument("--rank", type=spans, metavar="N", help=rank)
     where.add_argument("--step", type=spans, metavar="N", help=step)
@@ -502,7 +453,7 @@ def add_where(
 
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that opens a dump: its index, and what under PATH does not count."""
+    """Adds the options of opening a dump: its index, and ignored parts of PATH."""
     parser.add_argument(
         "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg config)"
     )
@@ -522,7 +473,7 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
 
 
 def add_redirects(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that a URL can be given to; ``main`` does what it says."""
+    """Adds the option of every command that takes a URL; ``main`` obeys it."""
     parser.add_argument(
         "--redirect-to",
         action="append",
@@ -533,14 +484,14 @@ def add_redirects(parser: argparse.ArgumentParser) -> None:
 
 
 def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
-    """Leaves out what the command line or the configuration ignores."""
+    """Applies the ignored parts of the command line and the configuration."""
     from tui_debugger import opener
 
     opener.hide((*config.ignore, *getattr(arguments, "ignore", ())))
 
 
 def add_work(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that measures tensors: who does it."""
+    """Adds the options that choose who measures tensors."""
     work = parser.add_argument_group("who does the work")
     work.add_argument(
         "--jobs",
@@ -554,7 +505,7 @@ def add_work(parser: argparse.ArgumentParser) -> None:
 
 
 def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], int]:
-    """A parser of whole numbers within bounds; ``what`` ends the sentence that refuses another text."""
+    """Returns a parser of whole numbers within bounds; ``what`` ends the sentence that refuses another text."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
@@ -566,7 +517,6 @@ def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], i
 
 
 def spans(text: str) -> tuple[Span, ...]:
-    """Parses ``0,4-6``."""
     found = []
     for part in text.split(","):
         match = _PART.fullmatch(part)
@@ -578,10 +528,9 @@ def spans(text: str) -> tuple[Span, ...]:
 
 
 def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> list[int]:
-    """The numbers of ``there`` that are wanted, ascending.
+    """The wanted numbers of ``there``, ascending.
 
-    Raises:
-        TdbgError: a number, or a whole span, that is not there: a check of nothing must not look clean.
+    Raises TdbgError for a missing number or a wholly missing span: a check of nothing must not look clean.
     """
     numbers = sorted(set(there))
     if wanted is None:
@@ -598,12 +547,10 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
 
 
 def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn, *, is_text: bool = True) -> Session:
-    """A session on a path, restricted to the chosen nodes; it is closed when the command ends.
+    """Opens a session, restricted to the chosen nodes; it is closed when the command ends.
 
-    Of which part of a run it is, is the first line on stdout, where the command writes a text there (``is_text``).
-
-    Raises:
-        TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
+    Its first line names the part of the run: on stdout if the command writes text there (``is_text``), else on stderr.
+    Raises TdbgError for no dump, an unknown graph, a bad regular expression, or no node left.
     """
     from tui_debugger.check.results import AskedPart
     from tui_debugger.graph.search import NodeQuery
@@ -651,11 +598,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
 
 
 def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
-    """A rank that was asked for, and of which nothing can be listed, is something else than one that is not there.
-
-    Raises:
-        TdbgError: there is such a rank, and no other one in its span.
-    """
+    """Raises TdbgError if a wanted rank exists but cannot be listed, and its span has no other rank."""
     for first, last in wanted or ():
         if any(first <= rank <= last and session.steps(rank) for rank in session.ranks()):
             continue
@@ -669,11 +612,7 @@ def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
 
 
 def workers_of(arguments: argparse.Namespace) -> MeasureWorkers:
-    """Tells who measures, by --jobs and --executor.
-
-    Raises:
-        TdbgError: both are given, or the cluster cannot be used.
-    """
+    """Returns the workers of --jobs or --executor. Raises TdbgError if both are given or the cluster cannot be used."""
     from tui_debugger.stats.workers import MeasureWorkers
 
     if "executor" not in arguments:  # a command that only lists
@@ -692,15 +631,14 @@ def workers_of(arguments: argparse.Namespace) -> MeasureWorkers:
 
 
 def several_graphs(session: Session) -> bool:
-    """Tells whether any rank has several graphs: the name of a node may then be that of two."""
+    """Tells whether any rank has several graphs: a node's name may then be ambiguous."""
     return bool(session.graph_names())
 
 
 def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:
-    """The (rank, step) pairs that --rank and --step choose, by step then rank.
+    """The (rank, step) pairs that --rank and --step choose, by step, then rank.
 
-    Raises:
-        TdbgError: a rank or step that was not dumped, or a step of a rank both of which are named by their numbers.
+    Raises TdbgError for a rank or step that was not dumped, or a named step that a named rank lacks.
     """
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     steps = chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
@@ -717,11 +655,7 @@ def _single(wanted: Sequence[Span] | None) -> list[int]:
 
 
 def _look_for(step: int, steps: Mapping[int, Sequence[int]], named: Collection[int]) -> None:
-    """Says which ranks lack a step that was asked for, for other ranks have it.
-
-    Raises:
-        TdbgError: one of them was named, too.
-    """
+    """Notes which ranks lack a step that other ranks have. Raises TdbgError if one of these ranks was named."""
     without = [rank for rank, there in steps.items() if step not in there]
     for rank in without:
         if rank in named:
@@ -735,7 +669,7 @@ def _look_for(step: int, steps: Mapping[int, Sequence[int]], named: Collection[i
 
 
 def _note_missing(wanted: Sequence[Span] | None, found: Sequence[int], word: str) -> None:
-    """Says on stderr what a span names beyond both ends of what there is. Gaps are usual: not every step is dumped."""
+    """Notes the part of a span beyond both ends of the existing numbers. Gaps between dumped steps are usual."""
     for first, last in wanted or ():
         inside = [number for number in found if first <= number <= last]
         beyond = [(first, inside[0] - 1), (inside[-1] + 1, last)]

@@ -1,4 +1,4 @@
-"""``tdbg origin``: the first node that makes something bad out of clean inputs."""
+"""``tdbg origin``: the first node that turns clean inputs into a bad output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "origin",
@@ -124,7 +123,7 @@ def _search(arguments: argparse.Namespace) -> OriginAnswer:
 
 
 def _recorded(session: DiagnosedRun, pairs: Sequence[Pair], path: Path) -> tuple[str, ...]:
-    """Says that the device recorded overflows, where values alone were asked for: those may have been cut off."""
+    """Says that the device recorded overflows if the search saw values only: these may have been clipped."""
     import numpy as np
 
     from tui_debugger.check.hits import overflowed_nodes

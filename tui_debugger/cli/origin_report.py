@@ -18,7 +18,9 @@ from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
 from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
+    document_head,
     interruptible,
+    judged_head,
     meaning_of,
     note,
     print_above,
@@ -57,6 +59,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
@@ -74,26 +77,18 @@ if TYPE_CHECKING:
 
 
 _BLOCKS = 5
-"""Origins that are shown with everything; of the others only the names."""
+"""Origins that are shown in full; further origins are only named."""
 _NAMES = 20
-"""Further origins, and ranks, that are named."""
+"""The number of further origins, and of ranks, that are named."""
 _UNJUDGED = 5
-"""Nodes that are named of those that cannot be judged."""
+"""The number of nodes that are named among those that cannot be judged."""
 _LAST = 3
-"""Origins whose short names stand in the last line, for those who see nothing else."""
+"""Origins whose short names are repeated in the last line."""
 
 
 @dataclass(frozen=True, slots=True)
 class OriginAnswer:
-    """A finished or interrupted search.
-
-    Attributes:
-        path: what the user gave.
-        report: what was found.
-        judgement: what the checks behind it come to.
-        notices: what is missing or odd in the dump.
-        limits: what no verdict on it can tell.
-    """
+    """A finished or interrupted search; ``limits`` are sentences that say what no verdict on this dump can tell."""
 
     path: Path
     report: OriginReport
@@ -103,17 +98,15 @@ class OriginAnswer:
 
     @property
     def exit_code(self) -> int:
-        """0 nothing bad, 1 something bad, 2 cannot judge, 130 interrupted."""
         return self.judgement.outcome.exit_code
 
     @property
     def overflow(self) -> bool:
-        """Tells whether NaN and Inf are looked for, and nothing else."""
+        """Tells whether the search looks for NaN and Inf only."""
         return all(CONDITIONS[watch.condition].is_overflow for watch in self.report.check.watchpoints)
 
 
 def print_answer(answer: OriginAnswer, *, as_json: bool) -> int:
-    """Prints it and returns the exit code."""
     for notice in answer.notices:
         note(notice)
     if as_json:
@@ -131,16 +124,15 @@ def print_answer(answer: OriginAnswer, *, as_json: bool) -> int:
 
 
 def document(answer: OriginAnswer) -> dict[str, Any]:
-    """The JSON document."""
     check, judgement = answer.report.check, answer.judgement
     watched = dict(check.coverage.watched)
     return {
-        **_head(answer.path, answer.exit_code, judgement.outcome),
+        **judged_head("origin", answer.path, judgement.outcome),
         **report_rows(answer.report),
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
         "by_design": by_design_text(check.hits) or None,
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
@@ -151,15 +143,11 @@ def document(answer: OriginAnswer) -> dict[str, Any]:
     }
 
 
-def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
-    return {"command": "origin", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
-
-
 # -- for people ------------------------------------------------------------------------------------
 
 
 def _lines(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
-    """Everything but the verdict."""
+    """All lines but the verdict."""
     report = answer.report
     if report.origins:
         yield from _origins(answer, terminal)
@@ -177,7 +165,7 @@ def _lines(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
 
 
 def _without_origin(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
-    """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
+    """Yields bad tensors without an origin: bad before the dump begins, or at steps without an origin."""
     report = answer.report
     for searched in report.searches:
         if searched.before:
@@ -200,7 +188,7 @@ def _without_origin(answer: OriginAnswer, terminal: Terminal | None) -> Iterator
 
 
 def _not_judged(report: OriginReport) -> Iterator[str]:
-    """The nodes that may be where it starts, and may not; the first known bad one is shown with everything."""
+    """The nodes that may be origins but cannot be judged; the first known bad one is shown in full."""
     shown = report.first_known
     known = None if shown is None else _node_place(shown)
     nodes = [each for each in report.not_judged if _node_place(each) != known]
@@ -216,7 +204,6 @@ def _not_judged(report: OriginReport) -> Iterator[str]:
 
 
 def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
-    """A node in one run of one rank."""
     key = each.hit.key
     return (key.rank, key.step, key.round, each.graph, each.node)
 
@@ -289,7 +276,7 @@ def _ranks(answer: OriginAnswer) -> Iterator[str]:
 
 
 def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
-    """``step 3, NODE``; ``step 1#2, kernel_graph_0, NODE`` of several graphs."""
+    """``step 3, NODE``; with several graphs ``step 1#2, kernel_graph_0, NODE``."""
     return f"{when_words(origin, graphs)}, {clean(origin.node)}"
 
 
@@ -314,7 +301,7 @@ def _remarks(answer: OriginAnswer) -> Iterator[str]:
 
 
 def _why_left(report: OriginReport) -> str:
-    """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
+    """Says why the search ended before the last step; "after" only if steps ran in order."""
     if report.end is SearchEnd.CARRIED:
         carried = [(searched.carried, searched.pair) for searched in report.searches if searched.carried is not None]
         _, (_, step) = min(carried)
@@ -370,12 +357,7 @@ _VERDICTS = {InputState.BAD: "finding", InputState.CLEAN: "clean", InputState.UN
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The steps that were judged until something bad was found, or to the end.
-
-    Attributes:
-        tensors: how many.
-        ranks, steps: of which they are, ascending.
-    """
+    """The steps that were judged until something bad was found, or to the end, with the number of their tensors."""
 
     tensors: int
     ranks: tuple[int, ...]
@@ -387,15 +369,9 @@ class Looked:
 
 
 def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int:
-    """Finds, prints, and returns the exit code.
+    """Finds, prints, and returns the exit code; without watchpoints NaN and Inf are bad.
 
-    Args:
-        arguments: of the command; ``start`` is the node.
-        watchpoints: what is bad; none: NaN or Inf.
-
-    Raises:
-        TdbgError: no such node or tensor.
-        CancelledError: Ctrl-C.
+    Raises TdbgError for no such node or tensor, CancelledError after Ctrl-C.
     """
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -444,14 +420,10 @@ def _first_bad(
     watchpoints: Sequence[Watchpoint],
     progress: ProgressFn,
 ) -> tuple[OriginPath, Looked]:
-    """The path from the earliest bad one of the tensors that were asked for.
+    """The path from the earliest bad tensor among those that were asked for.
 
-    Of one that cannot be read when none is bad, for then nobody knows that all are clean; else of the last one.
-
-    Raises:
-        TdbgError: there is no such tensor.
-        CancelledError: from ``progress``.
-        RenumberedError: the nodes were read anew meanwhile.
+    If none is bad: from one that cannot be read, else from the last one. Raises TdbgError if there is no such tensor,
+    CancelledError, and RenumberedError if the nodes were read again meanwhile.
     """
     tracers = [Tracer(session, watchpoint, progress) for watchpoint in watchpoints]
     judged: list[tuple[TensorRow, InputState]] = []
@@ -484,7 +456,7 @@ def _looked(judged: Iterable[tuple[TensorRow, InputState]]) -> Looked:
 
 
 def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[TensorRow]:
-    """The wanted tensors at a step; of a node without more words its outputs."""
+    """The wanted tensors at a step; the outputs of a node that was named without a slot."""
     rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
     wanted = [row for row in rows if found.asked.covers(row)]
     outputs = [row for row in wanted if row.role == "out"]
@@ -496,12 +468,10 @@ def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[Tens
 
 def _document(path: OriginPath, looked: Looked, arguments: argparse.Namespace, code: int) -> dict[str, Any]:
     return {
-        "command": "origin",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("origin", arguments.path, code),
         "verdict": "cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
         "from": key_row(path.start.tensor.key),
-        "looked_at": {"tensors": looked.tensors, "ranks": list(looked.ranks), "steps": list(looked.steps)},
+        "looked_at": row_of(looked, "tensors", "ranks", "steps"),
         **path_rows(path),
         "nearest_origin": key_row(path.nearest.tensor.key) if path.nearest is not None else None,
         "version": __version__,

@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from tui_debugger.check.types import Pair
+    from tui_debugger.check.verdicts import Outcome
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column, Row
 
 T = TypeVar("T")
 _EVERY = 0.1
-"""Seconds between two looks of the progress bar."""
+"""Seconds between two redraws of the progress bar."""
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Writes one document to stdout, all of it: Ctrl-C has nothing to stop any more, unless it is pressed again."""
+    """Writes a whole document to stdout; the first Ctrl-C is ignored meanwhile, a second one stops it."""
     parts = {"scope": list(_scopes)} if _scopes else {}
     pressed = threading.Event()
 
@@ -60,13 +61,12 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def one_format(arguments: argparse.Namespace) -> None:
-    """Raises TdbgError where --csv and --json are given: stdout takes one of them."""
+    """Raises TdbgError if --csv and --json are given: stdout takes one of them."""
     if arguments.csv and arguments.json:
         raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="leave one out")
 
 
 def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Writes a table to stdout as CSV, row by row."""
     from tui_debugger.text.spreadsheets import CsvTable
 
     line = io.StringIO()
@@ -79,25 +79,24 @@ def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     write_data("", flush=True)
 
 
+def document_head(command: str, path: object, code: int) -> dict[str, Any]:
+    return {"command": command, "path": None if path is None else str(path), "exit_code": code}
+
+
 def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a command that could not do its work, the same for all: ``error`` has the three parts."""
+    """The JSON document of any command that failed: ``error`` has the three parts."""
     reason = {"what": error.what, "where": error.where, "hint": error.hint}
-    return {
-        "command": command,
-        "path": None if path is None else str(path),
-        "exit_code": error.exit_code,
-        "error": reason,
-    }
+    return {**document_head(command, path, error.exit_code), "error": reason}
 
 
 def nowhere(error: OSError) -> TdbgError:
-    """Returns what to say when the working directory was removed."""
+    """Returns the error for a removed working directory."""
     what = f"the working directory cannot be found: {reason_of(error)}"
     return TdbgError(what, where=".", hint="change into one, or name a PATH")
 
 
 def unusable(error: OSError) -> TdbgError:
-    """Returns the error to print for an OSError about a path that no command handled, such as on a broken disk."""
+    """Returns the error for an OSError about a path that no command handled, such as on a broken disk."""
     return TdbgError(
         f"the path cannot be used: {reason_of(error)}",
         where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename),
@@ -105,17 +104,20 @@ def unusable(error: OSError) -> TdbgError:
     )
 
 
-def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a command that judges and could not begin: ``failure``, and what its other documents share.
+def judged_head(command: str, path: object, outcome: Outcome) -> dict[str, Any]:
+    return {**document_head(command, path, outcome.exit_code), "verdict": outcome.value}
 
-    Nothing is imported for it: Ctrl-C may have hit the import of numpy, which cannot be had again then.
+
+def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
+    """The document of a judging command that could not begin: ``failure`` and the keys of its other documents.
+
+    Imports nothing: Ctrl-C may have hit the import of numpy, which cannot be repeated then.
     """
-    failed = failure(command, path, error)
     return {
-        **{key: failed[key] for key in ("command", "path", "exit_code")},
+        **document_head(command, path, error.exit_code),
         "verdict": "interrupted" if isinstance(error, CancelledError) else "cannot_judge",
         "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
-        "error": failed["error"],
+        "error": failure(command, path, error)["error"],
         "version": __version__,
     }
 
@@ -126,15 +128,9 @@ def documented(
     arguments: argparse.Namespace,
     document: Callable[[str, object, TdbgError], dict[str, Any]] = failure,
 ) -> Iterator[None]:
-    """Sees to it that with ``--json`` an error is a document on stdout too; it is raised all the same.
+    """With ``--json`` prints an error as a document on stdout, made by ``document``, and raises it again.
 
-    Args:
-        command: name of the command.
-        arguments: its arguments.
-        document: makes the document.
-
-    Raises:
-        CancelledError: Ctrl-C, also before or after the part of the work that can be interrupted in good order.
+    Raises CancelledError for Ctrl-C, also before or after the interruptible part of the work.
     """
     pressed = threading.Event()
 
@@ -165,11 +161,9 @@ def documented(
 
 
 def print_table(columns: Sequence[Column | str], rows: Iterable[Row]) -> None:
-    """Aligned columns on stdout; they fit a terminal, and stay whole in a pipe.
+    """Prints aligned columns that fit a terminal and stay whole in a pipe; put the longest column last.
 
-    Args:
-        columns: of the table; a title alone is a column that is aligned to the left.
-        rows: cells as text, and lines between rows, made safe here; put the longest column last.
+    A column that is a text is left-aligned. Cells are made safe here.
     """
     from tui_debugger.text.tables import Column, table_lines
 
@@ -178,7 +172,7 @@ def print_table(columns: Sequence[Column | str], rows: Iterable[Row]) -> None:
 
 
 def print_first(columns: Sequence[Column | str], rows: Sequence[T], cells: Callable[[T], Row], most: int) -> None:
-    """A table of the first rows, so many as ``--top`` says (0: all), and how many there are more."""
+    """Prints a table of the first ``most`` rows (0: all), and the number of further rows."""
     shown = rows[: most or None]
     print_table(columns, map(cells, shown))
     if len(rows) > len(shown):
@@ -186,7 +180,7 @@ def print_first(columns: Sequence[Column | str], rows: Sequence[T], cells: Calla
 
 
 def print_text(*lines: Line, hang: int | None = None) -> None:
-    """Writes sentences to stdout, each a line; on a terminal they are broken at its width. ``hang``: see ``fold``."""
+    """Writes sentences to stdout, each a line, folded at the width of a terminal. ``hang``: see ``fold``."""
     terminal = terminal_of()
     if terminal is None:
         write_lines(*lines)
@@ -204,17 +198,13 @@ _EXITS: Final = {
 
 
 def meaning_of(code: int) -> Meaning:
-    """Returns what a verdict means, for its colour, by the exit code of a command that judges."""
     return {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
 
 
 def print_above(*lines: Line, code: int, words: str = "") -> None:
-    """Writes the summary above everything else: on a terminal only, where what comes first scrolls away.
+    """Writes the summary (verdict, counts, coverage) above the details, on a terminal only.
 
-    Args:
-        lines: the verdict, counts, coverage.
-        code: the exit code.
-        words: what it means here, where that is not what it means to commands that judge.
+    ``words`` replaces the usual meaning of the exit code.
     """
     if terminal_of() is not None:
         print_text(*lines)
@@ -223,18 +213,18 @@ def print_above(*lines: Line, code: int, words: str = "") -> None:
 
 
 def doubt_lines(doubts: Iterable[str]) -> list[Line]:
-    """Returns the reasons why a question has no answer, a line each, safe to print."""
+    """Returns the reasons for an undecided answer, a line each, safe to print."""
     return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 
 def print_exit(code: int, words: str = "") -> None:
-    """Writes what the exit code means, on a terminal: there nobody sees the code itself."""
+    """Writes the meaning of the exit code, on a terminal only: there nobody sees the code itself."""
     if terminal_of() is not None:
         print_text(f"exit code {code}: {words or _EXITS.get(code, 'interrupted' if code > 128 else 'failed')}")
 
 
 def note(text: str, meaning: Meaning | None = None) -> None:
-    """A sentence on stderr, for what is no result; a command says nothing twice."""
+    """Writes a sentence to stderr, once a command."""
     if text in _noted:
         return
     _noted.add(text)
@@ -242,7 +232,7 @@ def note(text: str, meaning: Meaning | None = None) -> None:
 
 
 def on_errors(line: Line, hang: int = len("tdbg: ")) -> Sequence[Line]:
-    """Returns a sentence as stderr takes it: in lines that fit, where it is a terminal; ``hang`` as for ``fold``."""
+    """Returns a sentence for stderr, folded if stderr is a terminal; ``hang`` as for ``fold``."""
     terminal = None if sys.stderr is None else terminal_of(sys.stderr)
     if terminal is None:
         return [line]
@@ -256,13 +246,13 @@ _scopes: dict[str, None] = {}
 
 
 def begin_notes() -> None:
-    """A command begins: it has said nothing yet."""
+    """Forgets the notes of the previous command."""
     _noted.clear()
     _scopes.clear()
 
 
 def say_scope(text: str, *, on_stdout: bool) -> None:
-    """Names the part of a run that a command answers about: first on stdout, or on stderr where stdout takes data."""
+    """Names the part of a run that a command looks at: on stdout, or on stderr if stdout takes data."""
     if not text:
         return
     _scopes[text] = None
@@ -274,7 +264,7 @@ def say_scope(text: str, *, on_stdout: bool) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressFn]:
-    """A receiver of progress that draws a bar when stderr is a terminal; nothing is left of it afterwards."""
+    """Yields a receiver of progress that draws a bar on a terminal's stderr and wipes it at the end."""
     if not sys.stderr.isatty():
         from tui_debugger.model import no_progress
 
@@ -313,10 +303,9 @@ def _columns() -> int:
 
 @contextmanager
 def interruptible(progress: ProgressFn) -> Iterator[ProgressFn]:
-    """Turns Ctrl-C into ``CancelledError``, raised at once, so that what was finished can still be reported.
+    """Turns Ctrl-C into ``CancelledError``, raised at once, so that finished work can still be reported.
 
-    Yields:
-        ``progress``, which goes on raising it should the first one get lost on its way.
+    Yields ``progress``, which raises the error again if the first one was swallowed.
     """
     pressed = threading.Event()
 
@@ -355,17 +344,17 @@ def _handler(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The parts, in the order of their paths."""
+    """The parts that could not be looked at, in the order of their paths."""
 
     parts: tuple[UnreadablePart, ...] = ()
 
     def code(self, code: int) -> int:
-        """The exit code: what would be 0 is "cannot judge"."""
+        """Turns exit code 0 into 2, "cannot judge", if a part is missing."""
         return TdbgError.exit_code if self.parts and not code else code
 
     @property
     def rows(self) -> dict[str, Any]:
-        """For JSON: ``reasons`` as ``tdbg check`` gives them, and the parts."""
+        """For JSON: ``reasons`` as in ``tdbg check``, and the parts."""
         if not self.parts:  # and imports nothing: Ctrl-C may have left an import of numpy in the middle
             return {"reasons": [], "unreadable": []}
         from tui_debugger.check.results import parts_text
@@ -375,7 +364,7 @@ class Unseen:
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
 
     def print_note(self) -> None:
-        """One line on stderr: what, where, what to do."""
+        """Prints one line to stderr: what, where, what to do."""
         if self.parts:
             from tui_debugger.check.results import advice_for, parts_text
 
@@ -386,18 +375,15 @@ ALL_SEEN: Final = Unseen()
 
 
 def unseen(session: Session, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> Unseen:
-    """Returns what could not be looked at of the ranks and steps that were asked for, after everything else was done.
+    """Returns the unseen parts of the asked ranks and steps; to be called after all other work.
 
-    Args:
-        session: the session.
-        pairs: the (rank, step) pairs that the command speaks about; None: all that were asked for.
-        graph: whether the command depends on what the graph says.
+    ``pairs`` are the (rank, step) of the answer (None: all asked ones); ``graph``: the answer depends on the graph.
     """
     return Unseen(session.unreadable(pairs, graph=graph))
 
 
 def from_on(session: Session, shown: Iterable[Pair]) -> list[Pair]:
-    """Some pairs and all that come after them: who looks for the last one says something about those, too."""
+    """The shown pairs and all later ones: a search for the last step depends on later steps as well."""
     found: list[Pair] = []
     for rank, step in shown:
         steps = list(session.steps(rank))

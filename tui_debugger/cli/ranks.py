@@ -1,4 +1,4 @@
-"""``tdbg ranks``: ranks across, scopes down: which rank broke first, and which differ where they must not."""
+"""``tdbg ranks``: a map with ranks across and scopes down: the rank that broke first, and replicas that differ."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tui_debugger.cli.output import (
     documented,
     doubt_lines,
     interruptible,
+    judged_head,
     note,
     one_format,
     print_above,
@@ -79,23 +80,17 @@ examples:
 SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max", "zero_percentage", "nan", "inf")
 """See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
 FEW = 8
-"""The number of ranks up to which each has a column of numbers."""
+"""Up to this number of ranks each rank has a column of numbers."""
 _LEAST_NAME = 12
-"""Cells for names beside numbers on a terminal: where there is less, levels are shown."""
+"""Cells for names beside numbers on a terminal: below this, levels replace numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RanksAnswer:
     """The answer that is printed.
 
-    Attributes:
-        report: what the ranks come to.
-        map: the nodes and what was found on them.
-        shown: what the cells are: see ``SHOWN``.
-        step: whose numbers they are; None: the worst of all steps.
-        values: the numbers.
-        notices, limits: of the dump.
-        hosts: by rank the directory that it lies in, where there are several.
+    ``shown`` names the content of cells, see ``SHOWN``. ``step`` is the step of the numbers; None: the worst of all.
+    ``hosts`` maps ranks to their directories if there are several.
     """
 
     report: RankReport
@@ -109,7 +104,6 @@ class RanksAnswer:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands, "ranks", "many ranks: which broke first, which differ", DESCRIPTION, EPILOG, several=True
     )
@@ -146,7 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(notice)
     entries = _entries(answer, arguments)
     if arguments.json:
-        print_json(_document(answer, entries, arguments, code))
+        print_json(_document(answer, entries, arguments))
     elif arguments.csv:
         _print_csv(answer, entries)
     else:
@@ -188,13 +182,12 @@ def _made(arguments: argparse.Namespace) -> RanksAnswer:
 
 
 def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
-    """Returns what cells show by default: to people what was found; programs always get the same."""
+    """Returns the default content of cells: findings for people, a constant choice for programs."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
 def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
-    """Tree indices of the rows."""
     from tui_debugger.diagnose.health import rows_of
     from tui_debugger.diagnose.ranks.grid import noteworthy
 
@@ -205,7 +198,7 @@ def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[
 
 
 def _codes(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """[entry, rank] of what is shown."""
+    """[entry, rank] of the shown codes."""
     import numpy as np
 
     from tui_debugger.diagnose.ranks.grid import replica_codes
@@ -276,7 +269,7 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
 
 
 def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
-    """The grid: cells first, and names that lose their middle where the terminal ends."""
+    """The grid: cells first, then names that are cut in the middle at the width of the terminal."""
     import numpy as np
 
     from tui_debugger.diagnose.health import entry_name
@@ -354,25 +347,19 @@ def _print_csv(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> None:
     )
 
 
-def _document(
-    answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
-) -> dict[str, Any]:
+def _document(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> dict[str, Any]:
     from tui_debugger import __version__
+    from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows
 
     report, map_ = answer.report, answer.map
     replicas, layout = report.replicas, report.replicas.layout
     return {
-        "command": "ranks",
-        "path": str(arguments.path),
-        "exit_code": code,
-        "verdict": report.outcome.value,
+        **judged_head("ranks", arguments.path, report.outcome),
         "headline": report.headline,
         "reasons": list(report.doubts),
         "layout": {
-            "told_by": layout.told_by.value,
-            "why": layout.why,
-            "axes": list(layout.axes),
+            **row_of(layout, "told_by", "why", "axes"),
             "places": [
                 {"rank": rank, "axis": axis, "place": place, "size": size}
                 for rank in layout.ranks
@@ -396,18 +383,12 @@ def _document(
                 "kind": each.kind.name.lower(),
                 "group": list(each.group),
                 "parts": _lists(each.parts),
-                "outliers": list(each.outliers),
-                "equal_at": each.equal_at,
-                "changed": None if each.changed is None else list(each.changed),
-                "astray": list(each.astray),
+                **row_of(each, "outliers", "equal_at", "changed", "astray"),
                 "compared_by": each.by.name.lower(),
             }
             for each in replicas.differences
         ],
-        "not_reduced": [
-            {**key_row(each.key), "parameter": each.parameter, "group": list(each.group)}
-            for each in replicas.not_reduced
-        ],
+        "not_reduced": [{**key_row(each.key), **row_of(each, "parameter", "group")} for each in replicas.not_reduced],
         "compared": [{"kind": kind.name.lower(), "count": count} for kind, count in replicas.compared.items()],
         "updates": {
             "compared": replicas.updated,
@@ -419,16 +400,13 @@ def _document(
         "first_bad": [hit_row(hit) for hit in report.first_bad.values()],
         "coverage": coverage_row(map_.coverage),
         "unreadable": part_rows(map_.parts),
-        "ranks": list(map_.ranks),
-        "steps": list(map_.steps),
-        "shown": answer.shown,
-        "step": answer.step,
+        **row_of(map_, "ranks", "steps"),
+        **row_of(answer, "shown", "step"),
         "rows": [
             {"path": map_.tree.path(entry), "scope": map_.tree.is_scope(entry), "cells": cells}
             for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
         ],
-        "notices": list(answer.notices),
-        "limits": list(answer.limits),
+        **row_of(answer, "notices", "limits"),
         "version": __version__,
     }
 

@@ -1,4 +1,4 @@
-"""``tdbg relations PATH NODE[:slot]``: what a tensor was made from and what uses it."""
+"""``tdbg relations PATH NODE[:slot]``: the tensors that a tensor was made from, and its users."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import (
+    document_head,
     documented,
     from_on,
     interruptible,
@@ -62,7 +63,6 @@ examples:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "relations",
@@ -133,9 +133,7 @@ def _shown(arguments: argparse.Namespace) -> int:
 
     print_json(
         {
-            "command": "relations",
-            "path": str(arguments.path),
-            "exit_code": code,
+            **document_head("relations", arguments.path, code),
             "maker": found.maker or None,
             "tensor": related_row(RelatedTree(found.centre)),
             "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
@@ -148,7 +146,7 @@ def _shown(arguments: argparse.Namespace) -> int:
 
 
 def _unreadable(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> bool:
-    """Tells whether a tensor of the picture is there and cannot be read."""
+    """Tells whether a tensor of the picture exists but cannot be read."""
     waiting = [*up, *down]
     seen = [found.centre, *found.siblings]
     while waiting:
@@ -159,13 +157,12 @@ def _unreadable(found: Relations, up: Iterable[RelatedTree], down: Iterable[Rela
 
 
 _COLUMNS = 10_000
-"""Columns of a sketch that is not shown on a terminal: nothing is cut there."""
+"""Columns of a sketch outside of terminals, where nothing is cut."""
 _LINES = 200
-"""Lines of a sketch at most: a terminal scrolls."""
+"""Lines of a sketch at most."""
 
 
 def _around(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> Neighbourhood:
-    """Returns what is to be drawn around a tensor."""
     from tui_debugger.diagnose.relations import measured, neighbourhood
 
     found = neighbourhood(session, key, arguments.hops or 2, progress)
@@ -197,11 +194,7 @@ def _print_sketch(found: Neighbourhood) -> None:
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:
-    """The tensor that is meant: of the first chosen rank that has the node, at the last chosen step with values.
-
-    Raises:
-        TdbgError: there is none.
-    """
+    """The node's tensor in the first chosen rank, at the last chosen step with values. Raises TdbgError."""
     from tui_debugger.session.naming import find_in, no_such_tensor
 
     ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -222,7 +215,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
 
 
 def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:
-    """Checks the step, its neighbours included, when watchpoints are given."""
+    """Checks the step, neighbouring steps included, if watchpoints are given."""
     given = enabled_watchpoints(arguments)
     session.watchpoints.add_missing(given)
     if given:
@@ -248,7 +241,7 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
 def _further(
     session: Session, related: Sequence[Related], hops: int, find: FindRelated, progress: ProgressFn
 ) -> tuple[RelatedTree, ...]:
-    """The tensors with what lies beyond them; what was shown once is not opened again."""
+    """The tensors with their further relations; a tensor that was shown is not opened again."""
     from tui_debugger.diagnose.relations import RelatedTree, measured
 
     seen: set[TensorKey] = set()

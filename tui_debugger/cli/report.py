@@ -18,7 +18,7 @@ from tui_debugger.cli.options import (
     pairs_of,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.cli.output import documented, interruptible, judged_head, note, print_json, progress_bar, undecided
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _HITS = 50
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "report",
@@ -101,7 +100,6 @@ def _write(material: Material, arguments: argparse.Namespace) -> int:
     from tui_debugger.diagnose.report import Style, markdown, material_row
     from tui_debugger.session.export_files import fresh_text
 
-    code = material.judgement.outcome.exit_code
     written = None
     if arguments.output is not None or not arguments.json:
         text = markdown(material, Style(arguments.max_hits, arguments.full_paths))
@@ -115,13 +113,10 @@ def _write(material: Material, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "command": "report",
-                "path": str(arguments.path),
-                "exit_code": code,
-                "verdict": material.judgement.outcome.value,
+                **judged_head("report", arguments.path, material.judgement.outcome),
                 **material_row(material, arguments.max_hits),
                 "written": str(written) if written is not None else None,
                 "version": __version__,
             }
         )
-    return code
+    return material.judgement.outcome.exit_code

@@ -1,4 +1,4 @@
-"""``tdbg show PATH NODE[:slot] [SLICE]``: the tensors of a node, in one line each and with their values."""
+"""``tdbg show PATH NODE[:slot] [SLICE]``: the tensors of a node, a line each, and their values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
-from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import (
+    document_head,
+    documented,
+    from_on,
+    interruptible,
+    note,
+    print_json,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -18,14 +27,13 @@ if TYPE_CHECKING:
     from tui_debugger.session.naming import FoundNode
 
 LOOKED_BACK = 100
-"""The number of steps that are looked through, from the last one backwards, for one in which the node was dumped."""
+"""The number of steps to look through, from the last one backwards, for a step with the node."""
 MAX_PRECISION = 10
 
 Parse = Callable[..., tuple[argparse.Namespace, list[str]]]
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "show",
@@ -78,7 +86,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _any_order(parse: Parse) -> Parse:
-    """Lets SLICE stand after an option as well: argparse gives up on an optional positional too early."""
+    """Accepts SLICE after an option as well: argparse gives up on an optional positional too early."""
 
     def parse_known_args(*arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
         found, rest = parse(*arguments, **named)
@@ -127,7 +135,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     code = missing.code(0 if answered and not any(each.unreadable for each in shown) else 2)
     if arguments.json:
         document = {**show_report.values_document(session, found, shown), **missing.rows}
-        print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})
+        print_json({**document_head("show", arguments.path, code), **document})
     else:
         show_report.print_head(session, found, shown)
         layout = show_report.print_values if values else show_report.print_history
@@ -138,7 +146,7 @@ def _shown(arguments: argparse.Namespace) -> int:
 
 
 def _take_slot(arguments: argparse.Namespace) -> None:
-    """``NODE in:0``, as ``tdbg origin`` prints it, is ``NODE:in:0``: no slice looks like a slot."""
+    """Reads ``NODE in:0``, as ``tdbg origin`` prints it, as ``NODE:in:0``: no slice looks like a slot."""
     from tui_debugger.session.naming import is_slot
 
     if arguments.slice is not None and is_slot(arguments.slice):
@@ -148,8 +156,7 @@ def _take_slot(arguments: argparse.Namespace) -> None:
 def _pairs(session: Session, found: FoundNode, arguments: argparse.Namespace) -> list[Pair]:
     """The (rank, step) pairs to look at: the chosen ones; else all for --stat; else the last dumped one.
 
-    Raises:
-        TdbgError: a step that was not dumped, or nothing was.
+    Raises TdbgError for a step that was not dumped, or if nothing was.
     """
     if arguments.step is not None or arguments.stat:
         steps = chosen(arguments.step, (step for rank in found.rows for step in session.steps(rank)), "step")
@@ -165,7 +172,7 @@ def _pairs(session: Session, found: FoundNode, arguments: argparse.Namespace) ->
 
 
 def _last_step(session: Session, rank: int, row: int) -> int | None:
-    """The last step with a tensor of the node itself; without one, the last in which its graph has data."""
+    """The last step with a tensor of the node; without such a step the last one in which its graph has data."""
     flow = session.flow(rank)
     root = flow.nodes.graph_of(row).root_id
     steps = [run.step for run in session.history(rank) if run.has_data and run.root_graph == root]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
+from tui_debugger.cli.output import Unseen, document_head, note, print_json, print_table, print_text
 from tui_debugger.diagnose.distribution import (
     HistogramBars,
     TensorDistribution,
@@ -46,7 +46,7 @@ from tui_debugger.text.distribution import (
     statistic_columns,
     taken_text,
 )
-from tui_debugger.text.documents import plain, plain_values
+from tui_debugger.text.documents import plain, plain_values, row_of
 from tui_debugger.text.heat_map import (
     ColoredText,
     Colors,
@@ -78,22 +78,18 @@ from tui_debugger.text.values import (
 from tui_debugger.text.writer import Meaning, Meant, Pieces, meant, terminal_of, write_colored, write_lines
 
 WHOLE, WHOLE_LINES = 100, 12
-"""Tensors of so many elements, in so many lines, are printed whole."""
+"""Tensors of at most so many elements, in at most so many lines, are printed whole."""
 EDGES = (3, 3, 3, 2)
-"""Of bigger ones, so many elements at both ends of every dimension, by number of dimensions; 1 for more of them."""
+"""The number of elements at both ends of each dimension in an excerpt, by number of dimensions; 1 for more of them."""
 MOST_ELEMENTS = 1_000_000
-"""Elements that a slice may have."""
+"""The most elements of a slice."""
 JSON_WHOLE = 1000
-"""Tensors of so many elements are in a JSON document without being asked for by a slice."""
+"""Tensors of at most so many elements are in a JSON document even without a slice."""
 WIDTH = 78
 
 
 def chosen_window(shape: Sequence[int], text: str) -> Slice:
-    """The window that a slice chooses.
-
-    Raises:
-        BadSliceError: the slice does not fit the tensor, or chooses more than anybody can read.
-    """
+    """Parses a slice. Raises BadSliceError if it does not fit the tensor, or chooses too many elements."""
     window = parse_slice(text, shape)
     size = math.prod(window.shape)
     if size > MOST_ELEMENTS:
@@ -103,22 +99,17 @@ def chosen_window(shape: Sequence[int], text: str) -> Slice:
 
 
 def cut(array: Array, text: str) -> tuple[Array, Slice]:
-    """The window that a slice chooses, as a view.
-
-    Raises:
-        BadSliceError: as ``chosen_window``.
-    """
+    """Returns a view of the chosen window, and the slice. Raises BadSliceError as ``chosen_window``."""
     window = chosen_window(array.shape, text)
     return apply(array, window), window
 
 
 def window_text(window: Array, precision: int) -> str:
-    """All elements in brackets."""
     return _brackets(_texts(np.asarray(window), precision))
 
 
 def excerpt_text(array: Array, precision: int) -> str:
-    """All elements of a small tensor; of a bigger one those at the ends of every dimension, with dots between."""
+    """All elements of a small tensor; for a larger one the ends of each dimension, with dots between."""
     if array.size <= WHOLE and math.prod(array.shape[:-1]) <= WHOLE_LINES:
         return window_text(array, precision)
     edge = EDGES[array.ndim] if array.ndim < len(EDGES) else 1
@@ -150,20 +141,19 @@ def _ends(length: int, edge: int) -> list[int]:
 
 
 def _texts(values: Array, precision: int) -> npt.NDArray[np.str_]:
-    """The elements as text, all equally wide."""
     cells = format_window(values.reshape(1, -1), NumberFormat(precision))[0]
     width = max((len(text) for text, _ in cells), default=0)
     return np.array([text.rjust(width) for text, _ in cells], dtype=np.str_).reshape(values.shape)
 
 
 def _room() -> int:
-    """Cells for values, beside the blanks before them."""
+    """Cells for values, beside the indent."""
     terminal = terminal_of()
     return WIDTH if terminal is None else max(min(WIDTH, terminal.columns - INDENT), 10)
 
 
 def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
-    """Everything, or with ``edge`` dots in every dimension that is longer than twice that."""
+    """Brackets around all elements; with ``edge`` dots replace the middle of dimensions longer than twice that."""
     return np.array2string(
         texts,
         max_line_width=_room(),
@@ -177,20 +167,14 @@ def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
 BAR: Final = 23
 INDENT: Final = 2
 OTHER_LINES: Final = 8
-"""Lines of a terminal that are left for what stands around a map."""
+"""Lines of a terminal that are left for text around a map."""
 LEAST_LINES, MOST_LINES = 8, 40
-"""Lines of a map."""
+"""The least and the most lines of a map."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapCanvas:
-    """The surface that maps are drawn on.
-
-    Attributes:
-        lines, columns: room for a map.
-        colors: those of the terminal; none for a file or a pipe.
-        progress: told how far a large tensor is; may raise to stop.
-    """
+    """The size and colours of a map; ``colors`` are none for a file or a pipe. ``progress`` may raise to stop."""
 
     lines: int
     columns: int
@@ -200,13 +184,9 @@ class MapCanvas:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A map.
+    """A map: ``text`` for people, ``cells`` with the same as numbers for JSON, or ``error``.
 
-    Attributes:
-        window: canonical text of the slice.
-        text: the map for people.
-        cells: the same as numbers, for JSON.
-        error: why there is none.
+    ``window`` is the canonical text of its slice.
     """
 
     window: str = ""
@@ -216,7 +196,7 @@ class Heat:
 
 
 def canvas(progress: ProgressFn) -> MapCanvas:
-    """Returns what the terminal has to offer; colours only when the output goes there."""
+    """Returns the room on the terminal; colours only when the output goes to a terminal."""
     from rich.console import Console
 
     size = shutil.get_terminal_size()
@@ -227,15 +207,9 @@ def canvas(progress: ProgressFn) -> MapCanvas:
 
 
 def heat_of(array: npt.NDArray[Any], wanted: str | None, on: MapCanvas) -> Heat:
-    """Draws a slice of a tensor.
+    """Draws a slice of a tensor, usually a memory map; ``wanted`` None draws the first plane.
 
-    Args:
-        array: the whole tensor, usually a memory map.
-        wanted: text of the slice; None for the first plane.
-        on: where to.
-
-    Raises:
-        BadSliceError: the slice does not fit.
+    Raises BadSliceError if the slice does not fit.
     """
     if wanted is None and not array.size:
         return Heat(error="no elements")
@@ -255,7 +229,7 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: MapCanvas) -> Heat:
 
 
 def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
-    """Returns a map and its legend, which takes several lines where there is less room than ``narrow``."""
+    """Returns a map and its legend; the legend takes several lines if ``narrow`` cells are too few."""
 
     def write(piece: ColoredText) -> str:
         return _colored(piece, colors)
@@ -269,7 +243,7 @@ def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
 
 
 def _colored(piece: ColoredText, colors: Colors) -> str:
-    """Text with its escape sequences; without colours it is the text."""
+    """Text with its escape sequences, or bare without colours."""
     if colors is Colors.NONE or not (piece.ink or piece.ground):
         return piece.text
     from rich.color import ColorSystem
@@ -281,7 +255,7 @@ def _colored(piece: ColoredText, colors: Colors) -> str:
 
 
 def _cells(page: HeatPage, value_table: ValueTable) -> dict[str, Any]:
-    """Rows of cells, each with the first index that it covers, how many it covers, and what it shows."""
+    """Rows of cells for JSON: first index, number of covered elements, shown value."""
     picture, lines = page.picture, value_table.lines
     window = picture.window
     down = lines[0] if len(lines) == 2 else range(1)
@@ -304,15 +278,10 @@ _ROLES = ("in", "out", "param")
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """The output that is wanted of every tensor.
+    """The wanted output for every tensor.
 
-    Attributes:
-        values: the values themselves.
-        distribution: a histogram.
-        slice: which values; None for an excerpt.
-        precision: digits after the point.
-        json: values as nested lists, not as text.
-        heat: where heat maps go that take the place of the values; None for none.
+    ``slice`` None: an excerpt. ``precision``: digits after the point. ``json``: values as nested lists, not text.
+    ``heat``: heat maps replace the values and are drawn on this canvas.
     """
 
     values: bool
@@ -325,18 +294,15 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A tensor and what is said about it.
+    """A tensor and its answers.
 
     Attributes:
-        row: with statistics.
-        step: the step looked at; the tensor itself may be of the one before.
-        histogram: None where there is no finite value, or only recorded statistics.
-        window: canonical text of the slice that ``values`` or ``text`` holds; empty without one.
-        values: nested lists; None when they were not wanted, or are too many.
-        text: values for people.
-        cells: a heat map for JSON.
-        error: why the tensor, or the values that were asked for, cannot be shown.
-        unreadable: whether that is because its file cannot be read.
+        step: the step looked at; the tensor may come from the step before.
+        histogram: None without finite values, or with only recorded statistics.
+        window: canonical text of the slice in ``values`` or ``text``; empty without a slice.
+        values: nested lists; None if not wanted, or too many.
+        error: why the tensor, or its values, cannot be shown.
+        unreadable: whether the reason is an unreadable file.
     """
 
     row: TensorRow
@@ -351,28 +317,22 @@ class Shown:
 
     @property
     def constant(self) -> str:
-        """The value of a constant as the graph has it: for an output the value, for an input ``cst1 = 2``."""
+        """The value of a constant of the graph: for an output the value, for an input ``cst1 = 2``."""
         text = self.row.origin_text
         return text if self.row.role == "out" or " = " in text else ""
 
     @property
     def answers(self) -> bool:
-        """Tells whether it says what was asked: values, statistics, or a constant of the graph."""
+        """Tells whether the question has an answer: values, statistics, or a constant of the graph."""
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
 def look(
     session: Session, found: FoundNode, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
 ) -> list[Shown]:
-    """Everything about the wanted tensors of a node.
+    """Looks at the wanted tensors of a node; with values by step, then rank, without by slot, then step and rank.
 
-    Returns:
-        With values: by step, rank, then as in the tensor table. Without: by role and slot, then step and rank.
-
-    Raises:
-        TdbgError: the node has no such slot.
-        BadSliceError: the slice fits none of the tensors.
-        CancelledError: from ``progress``.
+    Raises TdbgError for an unknown slot, BadSliceError if the slice fits no tensor, CancelledError.
     """
     places = _measured(session, found, pairs, progress)
     shown: list[Shown] = []
@@ -397,7 +357,7 @@ def look(
 def _measured(
     session: Session, found: FoundNode, pairs: Sequence[Pair], progress: ProgressFn
 ) -> list[tuple[TensorRow, int]]:
-    """The wanted tensors with their statistics, and the step they were asked for, in the order of ``pairs``."""
+    """The wanted tensors with statistics, each with the step it was asked for, in the order of ``pairs``."""
     there: list[TensorRow] = []
     wanted: dict[int, list[tuple[TensorRow, int]]] = {}
     for rank, step in pairs:
@@ -416,12 +376,7 @@ def _measured(
 
 
 def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) -> Shown:
-    """One tensor.
-
-    Raises:
-        UnreadableTensorError: its file is broken.
-        BadSliceError: the slice does not fit.
-    """
+    """Looks at one tensor. Raises UnreadableTensorError for a broken file, BadSliceError if the slice does not fit."""
     if row.index < 0 or row.error:
         return Shown(row, step, error=row.error or "not dumped", unreadable=row.index >= 0)
     if not row.has_value:
@@ -445,7 +400,7 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
 
 
 def _spread_of_file(row: TensorRow, spec: ReadSpec) -> Histogram | None:
-    """As ``_spread``, of a file that is never in memory as a whole."""
+    """As ``_spread``, for a file that is never in memory as a whole."""
     stats = row.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
@@ -482,21 +437,20 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) ->
 
 
 _PIECE: Final = 1 << 22
-"""Elements that are counted at once."""
+"""The number of elements that are counted at once."""
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
-"""The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
+"""The number of pieces at the start of a line that describe the tensor: type, shape, number of elements."""
 
 
 def print_head(session: Session, found: FoundNode, shown: Sequence[Shown]) -> None:
-    """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
     print_text(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
-    """For every step (and rank, when there are ``several``) each tensor's line and its values."""
+    """Prints the line and the values of each tensor, by step, and by rank when there are ``several``."""
     place = None
     for each in shown:
         row = each.row
@@ -515,7 +469,7 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 def print_history(shown: Sequence[Shown], *, several: bool) -> None:
-    """One line per tensor and step; the slot stands in each line when there are several."""
+    """Prints one line per tensor and step; with the slot if there are ``several``."""
     by_slot = len({_slot(each.row) for each in shown}) > 1
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
@@ -550,9 +504,9 @@ _HISTORY = (
     Column("", weight=9, label="zeros, NaN, Inf"),
     Column("", weight=9, cut=Cut.END, label="remark"),
 )
-"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and what there is to remark."""
+"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and remarks."""
 _RANGE, _BAD = 4, 7
-"""Pieces of a line: of a tensor without a finite value NaN and Inf stand where its range would be."""
+"""Positions in a line: a tensor without a finite value has NaN and Inf in place of its range."""
 
 
 def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
@@ -566,7 +520,7 @@ def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
 
 
 def _print_history_table(rows: Sequence[Sequence[str]], left_out: Sequence[str]) -> None:
-    """A table for a terminal, without columns that are empty in all rows."""
+    """Prints a table for a terminal, without columns that are empty in all rows."""
     there = [any(row[at] for row in rows) for at in range(len(_HISTORY))]
     kept = [at for at, column in enumerate(_HISTORY) if there[at] and column.called not in left_out]
     print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
@@ -581,7 +535,6 @@ def _pieces(each: Shown) -> list[str]:
 
 
 def _parts(each: Shown) -> list[str]:
-    """The pieces of the line of a tensor; NaN and Inf are findings."""
     row = each.row
     bad = flags(row.stats) if row.stats is not None else ""
     parts = tensor_parts(row.meta, row.stats, each.histogram)
@@ -589,7 +542,6 @@ def _parts(each: Shown) -> list[str]:
 
 
 def _side_by_side(parts: Iterable[str]) -> Pieces:
-    """A line of pieces with blanks between them."""
     found: list[str] = []
     for part in filter(None, parts):
         found += [" ", part] if found else [part]
@@ -597,7 +549,7 @@ def _side_by_side(parts: Iterable[str]) -> Pieces:
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
-    """A table of statistics; what cannot be read stands below it."""
+    """Prints a table of statistics, and unreadable tensors below it."""
     table, errors = [], []
     for each in shown:
         row = each.row
@@ -621,10 +573,8 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
-    """Returns the whole answer for JSON."""
     return {
-        "node": found.node,
-        "graph": found.graph,
+        **row_of(found, "node", "graph"),
         "ranks": list(found.rows),
         **_about(session, found),
         "tensors": [_tensor(each) for each in shown],
@@ -636,8 +586,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
     return {
         "rank": row.key.rank,
         "step": each.step,
-        "role": row.role,
-        "slot": row.slot,
+        **row_of(row, "role", "slot"),
         "round": row.key.round,
         "rounds": row.rounds,
         "key": key_row(row.key),
@@ -646,9 +595,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         **meta_row(row.meta),
         "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
-        "histogram": None
-        if distribution is None
-        else {"edges": list(distribution.edges), "counts": list(distribution.counts)},
+        "histogram": None if distribution is None else row_of(distribution, "edges", "counts"),
         "slice": each.window or None,
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
@@ -674,7 +621,7 @@ def _where(each: Shown, several: bool) -> list[str]:
 
 
 def _why(each: Shown) -> str:
-    """Tells why a tensor is not shown; when there is no file, with what the graph says about it."""
+    """Says why a tensor is not shown; without a file, adds the graph's information."""
     origin = each.row.origin_text if each.row.index < 0 else ""
     if origin and each.constant:
         return clean(f"constant {origin}, {each.error}")
@@ -682,7 +629,7 @@ def _why(each: Shown) -> str:
 
 
 def _source(each: Shown) -> str:
-    """Tells where a tensor comes from, when that is not the node at this step itself."""
+    """Names the source of a tensor if it is not the node at this step."""
     row = each.row
     if row.index < 0:
         return ""
@@ -698,7 +645,7 @@ _BAR = 40
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """A tensor that was looked at; what was found is None when that failed."""
+    """A tensor that was looked at; its results are None on failure."""
 
     shown: Shown
     distribution: TensorDistribution | None = None
@@ -709,25 +656,21 @@ class Inspected:
 def distributions_of(
     session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
 ) -> list[Inspected]:
-    """Looks at the values of every tensor.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Looks at the values of every tensor. Raises CancelledError."""
     return [_distribution_at(session, each, arguments, progress) for each in rows]
 
 
 def print_spreads(
     session: Session, found: FoundNode, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
-    """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
+    """Prints distributions, or the document; returns 2 if there is nothing to show, or parts are missing."""
     answered = any(each.distribution is not None for each in seen)
     code = missing.code(0 if answered and not any(each.shown.unreadable for each in seen) else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
         document = values_document(session, found, rows)
         tensors = [{**row, **_document(each)} for row, each in zip(document["tensors"], seen, strict=True)]
-        about = {"command": "show", "path": str(arguments.path), "exit_code": code}
+        about = document_head("show", arguments.path, code)
         print_json({**about, **document, "tensors": tensors, **missing.rows})
     else:
         print_head(session, found, rows)
@@ -818,7 +761,7 @@ def _print_bars(found: HistogramBars, distribution: TensorDistribution) -> None:
 
 
 def _document(each: Inspected) -> dict[str, Any]:
-    """Returns what is added to the document of a tensor."""
+    """Returns the distribution's keys for the document of a tensor."""
     distribution = each.distribution
     if distribution is None:
         return {"distribution": None, "error": each.error}

@@ -1,14 +1,9 @@
-"""The beginning of the program, with nothing imported yet: Ctrl-C while Python still reads files is no traceback."""
+"""The start of the program, which imports nothing: Ctrl-C while Python loads files gives no traceback."""
 
 import sys
 
 
 def start() -> int:
-    """``tdbg``, with the arguments of the process.
-
-    Returns:
-        The exit code.
-    """
     try:
         from tui_debugger.cli.main import main
         from tui_debugger.text.writer import guard_logs

@@ -61,7 +61,7 @@ COLUMNS = (
     *SORTABLE,
     *("recorded", "remark", "error", "at_least"),
 )
-"""Columns of a row, in CSV, and in JSON, where ``at_least`` is left out while it is empty."""
+"""Columns of a row, in CSV and in JSON; JSON leaves out an empty ``at_least``."""
 _MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
 EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
@@ -82,7 +82,6 @@ exit codes:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "stat",
@@ -132,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(
     rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _RowSources, held: list[dict[str, Any]]
 ) -> None:
-    """Writes the rows as they come, or holds them for a table; what stops them in the middle is noted in ``seen``."""
+    """Writes rows as they come, or holds them for a table; notes an interruption in ``seen``."""
     if arguments.json:
         _write_json(rows, arguments.path, seen)
         return
@@ -145,7 +144,7 @@ def _show(
 
 @contextmanager
 def _progress(arguments: argparse.Namespace) -> Iterator[ProgressFn]:
-    """The progress bar, unless rows are streamed to the same terminal, or through a pipe to a pager on it."""
+    """The progress bar, unless rows are streamed to the same terminal, or through a pipe to its pager."""
     from tui_debugger.model import no_progress
 
     streaming = (arguments.csv or arguments.json) and _seen_at_once()
@@ -161,7 +160,7 @@ def _seen_at_once() -> bool:
 
 
 class _RowSources:
-    """The things that the rows were made of."""
+    """The sources of the rows."""
 
     def __init__(self) -> None:
         self.tensors = 0
@@ -174,7 +173,7 @@ class _RowSources:
 
     @cached_property
     def unseen(self) -> Unseen:
-        """The things that could not be looked at; to be asked when the rows are there, fewer after an interruption."""
+        """The parts that could not be looked at; to be asked after the rows are made."""
         if self.about is None or self.interrupted:
             return Unseen()
         session, pairs, graph = self.about
@@ -182,7 +181,7 @@ class _RowSources:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Notes what ends the work before its end; what was shown stays."""
+        """Notes an early end of the work; the shown rows stay."""
         try:
             yield
         except CancelledError:
@@ -192,14 +191,12 @@ class _RowSources:
 
     @property
     def exit_code(self) -> int:
-        """See ``EPILOG``."""
         if self.interrupted:
             return CancelledError.exit_code
         return 2 if self.failure is not None or self.unreadable or not self.tensors else self.unseen.code(0)
 
     @property
     def exit_words(self) -> str:
-        """Returns what the exit code means, in words."""
         if self.interrupted:
             return "interrupted: these are the rows so far"
         if self.exit_code:
@@ -216,13 +213,9 @@ class _RowSources:
         return ", ".join(parts) + ("; interrupted" if self.interrupted else "")
 
     def row(self) -> dict[str, Any]:
-        """The same for JSON."""
-        return {
-            "tensors": self.tensors,
-            "unreadable": self.unreadable,
-            "recorded": self.recorded,
-            "interrupted": self.interrupted,
-        }
+        from tui_debugger.text.documents import row_of
+
+        return row_of(self, "tensors", "unreadable", "recorded", "interrupted")
 
 
 def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
@@ -260,7 +253,7 @@ def _row(tensor: SweptTensor) -> dict[str, Any]:
 
 
 def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smallest: bool) -> Iterable[dict[str, Any]]:
-    """By one field; rows without it come last. With a limit, no more rows than that are held."""
+    """Sorts by one field; rows without it come last. With a limit, no more rows than that are held."""
     sign = 1 if smallest else -1
 
     def key(row: dict[str, Any]) -> tuple[bool, float]:
@@ -278,8 +271,6 @@ def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _RowSources) -> None:
-    """One document, written row by row; what is known at the end stands at its end."""
-
     def shown() -> Iterator[dict[str, Any]]:
         with seen.stopped():
             yield from rows

@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import (
+    document_head,
     documented,
     interruptible,
     note,
@@ -84,7 +85,7 @@ remarks     never moves; grows or shrinks 2 times; moves 3 times more or less
 """
 _WEIGHTS_SHOWN = 100
 BACK = 100
-"""The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
+"""The number of steps to look through, from the last one backwards, for a step with the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,6 @@ class PlotOptions:
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     parser = add_command(
         commands,
         "trend",
@@ -180,7 +180,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
-    """The histories, and the session that they are of."""
     from tui_debugger.check.progress import scaled
     from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_in
@@ -215,7 +214,7 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
 
 
 def _of_round(series: Series, number: int) -> Series:
-    """The same, of steps with several writings only one; what was written once is in every round."""
+    """Keeps only one round of steps with several writings; a tensor that was written once is in every round."""
     if not number:
         return series
     kept = (series.rounds == 0) | (series.rounds == number)
@@ -224,7 +223,7 @@ def _of_round(series: Series, number: int) -> Series:
 
 
 def _notes(session: Session, series: list[Series]) -> list[str]:
-    """That rows stand in another order than the numbers of the steps, which are the axis of the plot."""
+    """Notes that rows are not in the order of step numbers, which are the axis of the plot."""
     from tui_debugger.text.tensors import order_text
 
     notes: dict[str, None] = {}
@@ -239,10 +238,7 @@ def _notes(session: Session, series: list[Series]) -> list[str]:
 
 
 def _keys(session: Session, found: FoundNode, steps: dict[int, list[int]]) -> list[TensorKey]:
-    """The wanted tensors of every rank, as they are at the last step that has them; outputs when nothing else is said.
-
-    A node without outputs on disk stands for its inputs.
-    """
+    """The wanted tensors of every rank at their last step; by default outputs, else inputs."""
     keys: list[TensorKey] = []
     for rank, row in found.rows.items():
         asked = set(steps.get(rank, ()))
@@ -263,7 +259,7 @@ def _keys(session: Session, found: FoundNode, steps: dict[int, list[int]]) -> li
 def _noted(
     session: Session, arguments: argparse.Namespace, series: list[Series], progress: ProgressFn
 ) -> dict[int, RunNotes]:
-    """The notes of the chosen ranks; looks for losses in the chosen steps where nothing was noted."""
+    """The notes of the chosen ranks; looks for losses in the chosen steps if nothing was noted."""
     ranks = {each.key.rank for each in series} or {rank for rank, _ in pairs_of(session, arguments)}
     session.find_losses([pair for pair in pairs_of(session, arguments) if pair[0] in ranks], progress)
     return {rank: session.run_notes(rank) for rank in sorted(ranks)}
@@ -327,7 +323,7 @@ _WEIGHTS = {"step": 9, "": 8, "NaN": 8, "Inf": 8, "min": 7, "max": 7, "norm": 4}
 
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
-    """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
+    """Removes the mark for "not checked", and moves the reason for missing numbers to the last column."""
     from tui_debugger.diagnose.trend import TITLES
     from tui_debugger.stats.health import Health
     from tui_debugger.text.health import GLYPHS, MEANING_OF_GLYPH
@@ -350,9 +346,7 @@ def _document(
         tensors.append({**where, **meta_row(each.meta), "steps": rows(each)})
     notes = [{"rank": rank, "steps": note_rows(each)} for rank, each in notes_of.items()]
     return {
-        "command": "trend",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("trend", arguments.path, code),
         "tensors": tensors,
         **({"notes": notes} if notes_of else {}),
         "version": __version__,

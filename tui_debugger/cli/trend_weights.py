@@ -1,4 +1,4 @@
-"""``tdbg trend`` without NODE: the weights of a run over its steps, or over its checkpoints."""
+"""``tdbg trend`` without NODE: the weights over the steps of a run, or over its checkpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import open_session, pairs_of
 from tui_debugger.cli.output import (
+    document_head,
     doubt_lines,
     interruptible,
     note,
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
 
 _EXITS: Final = {0: "done", 2: "cannot judge"}
 _BARS: Final = 20
-"""Cells of a bar for every step."""
+"""Cells for the bars, one per step."""
 
 
 def print_weights(arguments: argparse.Namespace) -> int:
-    """Prints the trajectory of each weight and returns the exit code."""
     from tui_debugger.diagnose.trajectory import SUMMARY, trajectory
 
     one_format(arguments)
@@ -109,9 +109,7 @@ def _document(
     unreadable = missing.rows
     reasons = [*unreadable["reasons"], *({"kind": "unreadable", "text": text} for text in doubts(found))]
     return {
-        "command": "trend",
-        "path": str(arguments.path),
-        "exit_code": code,
+        **document_head("trend", arguments.path, code),
         "headline": headline(found),
         "weights": [row(found, place) for place in places],
         "remarks": [

@@ -25,6 +25,7 @@ from tui_debugger.diagnose.origin.text import found_words, origin_lines, report_
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
+from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.text.numbers import brief, plural
@@ -198,14 +199,10 @@ def material_row(material: Material, most: int) -> Row:
     hits = [*judgement.failing[:most], *judgement.others[:most]][:most]
     return {
         "run": {
-            "title": info.title,
-            "layout": info.layout,
-            "framework_version": info.framework_version,
-            "device": info.device,
-            "ranks": list(material.ranks),
-            "steps": list(material.steps),
+            **row_of(info, "title", "layout", "framework_version", "device"),
+            **row_of(material, "ranks", "steps"),
         },
-        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(material.result.coverage.parts),
         "watchpoints": [
             {

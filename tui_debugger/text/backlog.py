@@ -1,6 +1,6 @@
-"""Output that nobody waits for: a thread writes it, and lines that find no room meanwhile are counted.
+"""Output without waiting: a thread writes it; lines without room are dropped and counted.
 
-A command that answers trainings must not stand still because the reader of its output does.
+A command that answers trainings must not block because the reader of its output does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, TextIO, cast
 _ROOM: Final = 64 << 20
 """Characters that may wait to be written."""
 _LOOK: Final = 0.2
-"""Seconds between two looks at whether Ctrl-C was pressed."""
+"""Seconds between two checks for Ctrl-C."""
 _HURRY: Final = 3.0
 """Seconds that the output still gets after Ctrl-C."""
 
@@ -27,14 +27,11 @@ _HURRY: Final = 3.0
 class StreamBehind(io.TextIOBase):
     """Stands in for a stream that a ``Backlog`` writes.
 
-    A failure of the stream is raised once, by the next ``write`` or ``check``. What is written afterwards is dropped.
-
-    Attributes:
-        failure: why the stream cannot be written; None as long as it can.
+    A failure of the stream is raised once, by the next ``write`` or ``check``; later text is dropped.
+    ``failure`` is the reason, None while the stream works.
     """
 
     def __init__(self, backlog: Backlog, stream: TextIO) -> None:
-        """``stream``: where the text is to go."""
         self._backlog = backlog
         self._stream = stream
         self._descriptor = _descriptor_of(stream)
@@ -43,39 +40,29 @@ class StreamBehind(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a property where the base class declares an attribute
-        """The encoding of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
-        """Tells whether the stream leads to a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The descriptor of the stream."""
         return self._stream.fileno()
 
     def write(self, text: str, /) -> int:
-        """Hands a text on, and never waits.
-
-        Raises:
-            OSError: a text before could not be written.
-        """
+        """Queues a text without waiting. Raises OSError if an earlier text could not be written."""
         self.check()
         if self.failure is None:
             self._backlog.put(self, text)
         return len(text)
 
     def check(self) -> None:
-        """Raises the OSError of the stream, if there was one and it was not raised yet."""
+        """Raises the OSError of the stream, once."""
         if self.failure is not None and not self._told:
             self._told = True
             raise self.failure
 
     def write_now(self, text: str) -> None:
-        """Writes, however long that takes.
-
-        Past the buffer of the stream: at the end of the process nobody could wait for a thread that hangs in it.
-        """
+        """Writes and waits, past the stream's buffer: at exit nobody could wait for a thread that hangs in it."""
         if self.failure is not None:
             return
         try:
@@ -93,15 +80,10 @@ class StreamBehind(io.TextIOBase):
 
 
 class Backlog:
-    """Text that waits to be written to some streams, in the order in which it came.
-
-    Attributes:
-        dropped: lines that found no room.
-        hurry: Ctrl-C was pressed: the end does not wait for a reader who does not read.
-    """
+    """Text that waits to be written; ``dropped`` counts lines without room; ``hurry``: Ctrl-C was pressed."""
 
     def __init__(self, room: int | None = None) -> None:
-        """``room``: characters that may wait; None: the usual number."""
+        """``room``: characters that may wait; None: ``_ROOM``."""
         self._room = _ROOM if room is None else room
         self.dropped = 0
         self.hurry = False
@@ -112,7 +94,7 @@ class Backlog:
         threading.Thread(target=self._work, name="tdbg-output", daemon=True).start()
 
     def put(self, stream: StreamBehind, text: str) -> None:
-        """Takes a text, or counts its lines where there is no room for them."""
+        """Takes a text, or counts its lines if there is no room."""
         with self._changed:
             if self._size + len(text) > self._room:
                 self.dropped += text.count("\n")
@@ -122,13 +104,13 @@ class Backlog:
             self._changed.notify_all()
 
     def take_all(self) -> int:
-        """Has room for everything from now on: the last words come. Returns the number of lines that were dropped."""
+        """Removes the limit for the last lines. Returns the number of dropped lines."""
         with self._changed:
             self._room = sys.maxsize
             return self.dropped
 
     def drain(self) -> None:
-        """Waits until everything is written; in a hurry for a short time only."""
+        """Waits until everything is written; after Ctrl-C for a short time only."""
         begin = time.monotonic()
         with self._changed:
             while self._size and not (self.hurry and time.monotonic() - begin > _HURRY):
@@ -155,7 +137,7 @@ class Backlog:
 
 
 def _descriptor_of(stream: TextIO) -> int | None:
-    """Returns the descriptor to write to, None for a stream in memory. What waits in the stream is written before."""
+    """Flushes a stream and returns its descriptor; None for a stream in memory."""
     with suppress(OSError, ValueError, AttributeError):
         descriptor = stream.fileno()
         stream.flush()
@@ -173,14 +155,7 @@ def _write_some(descriptor: int, left: memoryview) -> int:
 
 @contextmanager
 def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
-    """Has a thread write stdout and stderr while a command runs; at its end their output has arrived.
-
-    Yields:
-        What waits to be written, and what stands for stdout.
-
-    Raises:
-        OSError: stdout could not be written.
-    """
+    """Lets a thread write stdout and stderr; yields the backlog and the new stdout. Raises OSError at its end."""
     streams = sys.stdout, sys.stderr
     backlog = Backlog()
     out, errors = (StreamBehind(backlog, each) for each in streams)

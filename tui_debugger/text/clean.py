@@ -1,4 +1,4 @@
-"""The rule for text of others: shows characters that command a terminal, reorder text or are invisible."""
+"""Makes foreign text safe: shows characters that control a terminal, reorder text or are invisible."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ def clean(text: str) -> str:
     r"""Returns the text as one line that is safe to print and to paste.
 
     Unsafe characters become visible escapes: ESC ``\x1b``, a line break ``\n``, a bidi override ``\u202e``, a tag
-    ``\U000e0041``; a byte of a file name that is no UTF-8 becomes ``\xff``. Everything else stays as it is, so that
-    cleaning twice is cleaning once.
+    ``\U000e0041``; a byte of a file name that is no UTF-8 becomes ``\xff``. Cleaning twice is cleaning once.
     """
     return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_escape, text)
 
 
 def clean_lines(text: str) -> str:
-    """Returns the text safe to print, with its line breaks; a tab becomes blanks.
-
-    Only for texts whose line breaks are meant: a name with a line break in it could pretend to be another line.
-    """
+    """Returns the text safe to print with its line breaks; not for names, which could fake further lines."""
     return "\n".join(clean(line.replace("\t", " " * _TAB)) for line in text.split("\n"))
 
 

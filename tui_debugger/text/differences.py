@@ -17,14 +17,13 @@ _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
 
 
 def format_tolerance(tolerance: Boundary) -> str:
-    """Returns the text that ``parse_tolerance`` reads back."""
     words = [f"{name}={value!r}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value]
     words += [f"{tolerance.percent!r}%"] if tolerance.percent else []
     return " ".join(words) or "exact"
 
 
 def parse_tolerance(text: str) -> Boundary | str:
-    """Returns the tolerance, or what is wrong with the text."""
+    """Returns the tolerance, or the error as text."""
     values: dict[str, float] = {}
     words = text.replace(",", " ").replace(" %", "%").split()
     if words in ([], ["exact"]):
@@ -47,12 +46,10 @@ NO_COSINE: Final = "no direction"
 
 
 def _part_of(part: int, whole: int) -> str:
-    """Returns ``3 of 512 (0.6 %)``."""
     return f"{part:,} of {whole:,} ({percent(100 * part / whole)} %)" if whole else "no elements"
 
 
 def verdict(found: Differences) -> str:
-    """Returns the answer in a line: how many elements are outside of the tolerance, or within it and not equal."""
     if not found.count:
         return "equal: both are without elements"
     if found.nothing_to_compare:
@@ -71,7 +68,7 @@ def verdict(found: Differences) -> str:
 
 
 def _nan_of(found: Differences) -> str:
-    """Returns how many elements nobody can compare, though they count as equal."""
+    """Returns the number of NaN pairs, which count as equal but cannot be compared."""
     both = found.odd.both_nan
     return f"; {both:,} {are(both)} NaN on both sides" if both else ""
 
@@ -89,7 +86,7 @@ def tolerance_text(tolerance: Boundary, boundary: float) -> str:
 
 
 def odd_text(found: Differences) -> str:
-    """Returns how many NaN and Inf there are on which side; empty when all elements are finite."""
+    """Returns the numbers of NaN and Inf on each side; empty if all elements are finite."""
     odd = found.odd
     kinds = (
         ("NaN only here", odd.nan_here),
@@ -104,14 +101,13 @@ def odd_text(found: Differences) -> str:
 
 
 def counts_text(found: Differences) -> str:
-    """Returns how many elements are equal, how many different, and what is odd."""
     parts = [f"equal {found.equal:,}", f"different {found.different:,}"]
     parts += [f"sign flips {found.sign_flips:,}"] if found.sign_flips else []
     return "  ".join(filter(None, (*parts, odd_text(found))))
 
 
 def error_text(found: Differences) -> str:
-    """Returns absolute and relative errors, and what they are over when that is not everything."""
+    """Returns absolute and relative errors, and the elements they cover if these are not all."""
     if not found.finite:
         return "no element is finite on both sides: there are no errors to measure" if found.count else ""
     parts = [f"max |d| {number(found.max_abs)}", f"mean |d| {number(found.mean_abs)}"]
@@ -124,7 +120,6 @@ def error_text(found: Differences) -> str:
 
 
 def vector_text(found: Differences) -> str:
-    """Returns the angle between both tensors as vectors, and the length of their difference."""
     if not found.finite:
         return ""
     cosine = NO_COSINE if found.cosine is None else f"{found.cosine:.9g}"
@@ -133,7 +128,6 @@ def vector_text(found: Differences) -> str:
 
 
 def ulp_text(found: Differences) -> str:
-    """Returns the difference in units in the last place."""
     if not found.finite:
         return ""
     if found.ulps is None:
@@ -147,7 +141,7 @@ def ulp_text(found: Differences) -> str:
 
 
 def element_text(entry: DifferingElement, *, exact: bool = False) -> str:
-    """Returns one element of both with all its digits, and how far they are apart; ``exact``: that in full, too."""
+    """Returns one element of both tensors with all digits, and their distance; ``exact`` also gives it all digits."""
     plain = exact or isinstance(entry.difference, complex)
     far = exact_text(entry.difference) if plain else number(float(entry.difference))
     parts = [f"here {exact_text(entry.here)}", f"there {exact_text(entry.there)}", f"d {far}"]
@@ -157,7 +151,6 @@ def element_text(entry: DifferingElement, *, exact: bool = False) -> str:
 
 
 def stats_lines(found: Differences) -> list[str]:
-    """Returns the statistics of both tensors and of their difference below each other, after a line of titles."""
     titles = ("", *(field.on_screen for field in (*COMPARED, *COMPARED_COUNTS)))
     rows = [titles, *(_stats_cells(name, getattr(found, name)) for name in ("here", "there", "difference"))]
     kept = [i for i in range(len(titles)) if i < _ALWAYS or any(row[i] != "0" for row in rows[1:])]
@@ -166,7 +159,7 @@ def stats_lines(found: Differences) -> list[str]:
 
 
 _ALWAYS: Final = 1 + len(COMPARED)
-"""The first columns always stand there; counts only where there is something to count."""
+"""The number of columns that are always there; counts only if there is something to count."""
 
 
 def _stats_cells(name: str, stats: TensorStats) -> tuple[str, ...]:

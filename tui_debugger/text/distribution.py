@@ -17,11 +17,7 @@ from tui_debugger.text.writer import Meaning, meant
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
-    """Returns how many elements are of each kind, from the least to the greatest; every element is of exactly one.
-
-    Returns:
-        Name, number, and the number as text: ``≥ 3`` where there may be more.
-    """
+    """Returns name, number and text of each kind of element, in ascending order; each element is of one kind."""
     return tuple(
         (field.on_screen, int(field.value(stats) or 0), amount(stats, field.name, grouped))
         for field in DISTRIBUTION_COUNTS
@@ -29,12 +25,11 @@ def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
 
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
-    """Returns range, mean, deviation and norm of the finite elements, by name."""
     return tuple((field.on_screen, field.value(stats)) for field in DISTRIBUTION_MOMENTS)
 
 
 def bin_text(each: Bin) -> str:
-    """Returns ``[-2, -1)``; a single value stands alone."""
+    """Returns ``[-2, -1)``, or a single value."""
     if each.low == each.high:
         return number(each.low)
     opening, closing = "[" if each.with_low else "(", "]" if each.with_high else ")"
@@ -42,12 +37,12 @@ def bin_text(each: Bin) -> str:
 
 
 def _edge(value: float) -> str:
-    """Returns six digits: neighbours must not read alike."""
+    """Returns six digits, so that neighbouring edges differ."""
     return f"{value:.6g}" if math.isfinite(value) else number(value)
 
 
 def taken_text(dtype: str, greatest: float | None) -> str:
-    """Returns in what way the numbers are not quite the elements; empty where they are."""
+    """Returns how the numbers differ from the elements; empty if they are the same."""
     if dtype.startswith("complex"):
         return "magnitudes of complex values"
     if dtype in {"int64", "uint64"} and (greatest or 0) > 2**53:
@@ -56,7 +51,7 @@ def taken_text(dtype: str, greatest: float | None) -> str:
 
 
 def range_text(greatest: float | None, dtype: str) -> str:
-    """Returns ``max |x| 59600 is 91 % of float16's range (65504)``; empty where that says nothing."""
+    """Returns ``max |x| 59600 is 91 % of float16's range (65504)``; empty without a limit."""
     most = capacity(dtype)
     if most is None or not greatest:
         return ""
@@ -67,7 +62,7 @@ def range_text(greatest: float | None, dtype: str) -> str:
 
 
 def floor_text(room: Headroom) -> str:
-    """Returns how near the other end is: ``least |x| 3e-08 is below its least normal, 6.104e-05``."""
+    """Returns ``least |x| 3e-08 is below its least normal, 6.104e-05``."""
     if room.own is None or room.least is None:
         return ""
     said, normal = f"least |x| above 0, {short(room.least)}, is", room.own.normal
@@ -77,7 +72,7 @@ def floor_text(room: Headroom) -> str:
 
 
 def conversion_items(conversion: CastResult, finite: int) -> list[str]:
-    """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
+    """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty if all fit."""
     parts = (
         (conversion.overflowing, "overflow"),
         (conversion.vanishing, "become 0"),
@@ -87,7 +82,6 @@ def conversion_items(conversion: CastResult, finite: int) -> list[str]:
 
 
 def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
-    """Returns ``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
     exact = stats.sized and not stats.at_least and stats.counted
     return [
         f"{name} {text}" + (f" ({share(count, stats.count)})" if shares and count and exact else "")
@@ -96,22 +90,19 @@ def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
 
 
 def elements_text(stats: TensorStats) -> str:
-    """Returns ``12 elements``; where the number of elements is not known, that."""
     return plural(stats.count, "element") if stats.sized else "elements not counted"
 
 
 def moments_items(stats: TensorStats) -> list[str]:
-    """Returns ``min -3``, ``max 3.1`` ... of the finite elements."""
     return [f"{name} {number(value)}" for name, value in moments_of(stats)]
 
 
 def percentile_items(found: Quantiles) -> list[str]:
-    """Returns ``0.1 %: -2.99`` ..."""
     return [f"{part:g} %: {short(value)}" for part, value in zip(found.percents, found.values, strict=True)]
 
 
 def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
-    """Returns what is lost in the own type, what in each other type, and in which types nothing is."""
+    """Returns the losses in the tensor's own type, in each other type, and the types without losses."""
     lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
     fitting = []
     for conversion in room.conversions if room.finite else ():
@@ -127,7 +118,6 @@ def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
 
 
 def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
-    """Returns ``90 bins of equal width`` or ``39 bins by magnitude, 2 an octave``."""
     if not log:
         return f"{plural(len(bins), 'bin')} of equal width"
     first = next((each for each in bins if each.low > 0 or each.high < 0), None)
@@ -143,7 +133,7 @@ def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
 
 
 def packed(head: str, items: Sequence[str], width: int, separator: str = " · ") -> list[str]:
-    """Returns lines with as many items side by side as fit; none is broken in two unless it is wider than a line."""
+    """Returns lines with as many items side by side as fit; an item is broken only if wider than a line."""
     lines: list[str] = []
     line = head
     for item in items:
@@ -156,7 +146,6 @@ def packed(head: str, items: Sequence[str], width: int, separator: str = " · ")
 
 
 def _times(factor: float) -> str:
-    """Returns a factor as ``12.5×`` or ``4e34×``."""
     if factor < 1e4:
         return f"{factor:.3g}×"
     digit, _, exponent = f"{factor:.0e}".partition("e")
@@ -164,22 +153,15 @@ def _times(factor: float) -> str:
 
 
 _WEIGHTS: Final = {"nan": 8, "inf": 8, "pos_inf": 7, "neg_inf": 7, "minimum": 6, "maximum": 6, "mean": 5, "std": 4}
-"""The statistics that stay longest on a narrow terminal, by name; the others go first."""
+"""The weights of statistics by name: on a narrow terminal the least go first, others before these."""
 
 
 def statistic_columns(fields: Sequence[StatisticField]) -> list[Column]:
-    """Returns the columns of a table of statistics."""
     return [Column(field.title, right=True, weight=_WEIGHTS.get(field.name, 1)) for field in fields]
 
 
 def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool = False) -> str:
-    """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings.
-
-    Args:
-        field: which one.
-        value: what it is.
-        at_least: it is a lower bound: see ``TensorStats.is_lower_bound``.
-    """
+    """Returns a statistic for a table, counts with every digit; ``at_least``: the value is a lower bound."""
     if value is None:
         return NONE
     text = str(value) if isinstance(value, int) else str(int(value)) if field.form is Form.COUNT else number(value)
@@ -189,7 +171,6 @@ def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool
 
 
 def statistic_cells(fields: Sequence[StatisticField], stats: TensorStats | None) -> list[str]:
-    """Returns the cells of ``statistic_columns`` for a tensor."""
     if stats is None:
         return [NONE] * len(fields)
     return [
@@ -201,11 +182,9 @@ def statistic_cells(fields: Sequence[StatisticField], stats: TensorStats | None)
 
 
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""The titles of ``statistic_texts``."""
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:
-    """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
     if stats is None:
         return [NONE] * len(STATISTIC_TITLES)
     return [_statistic_text(field, stats) for field in TENSOR_TABLE]

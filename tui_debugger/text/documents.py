@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 SCHEMA: Final = 1
-"""The version of the documents, their first key. Keys may be added under the same number; it goes up when a key is
-renamed, taken away, or means something else."""
+"""The version of the documents, their first key. It rises when a key is renamed, removed, or changes its meaning."""
 
 
 def plain(value: float | bool | str | None) -> float | bool | str | None:
@@ -23,7 +23,6 @@ def plain(value: float | bool | str | None) -> float | bool | str | None:
 
 
 def plain_values(value: Any) -> Any:
-    """Returns nested dicts and lists with every number as JSON can hold it."""
     if isinstance(value, dict):
         return {key: plain_values(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -31,16 +30,26 @@ def plain_values(value: Any) -> Any:
     return plain(_unwrapped(value) if hasattr(value, "dtype") else value)
 
 
+def row_of(holder: object, *names: str) -> dict[str, Any]:
+    """Returns attributes by name as JSON can hold them: tuples as lists, members of enumerations as their values."""
+    return {name: _encoded(getattr(holder, name)) for name in names}
+
+
+def rows_of(holders: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    return [row_of(holder, *names) for holder in holders]
+
+
+def _encoded(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else plain_values(value)
+
+
 def to_json(value: Any) -> str:
-    """Returns a value as JSON in plain ASCII, keys in their order: it can be printed whatever the names in it are."""
+    """Returns a value as JSON in plain ASCII, so that it can be printed whatever names it has."""
     return _finite(_PLAIN.encode, value)
 
 
 def document(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the pieces of one document, laid out for reading, with the line break at its end.
-
-    A value that is an iterator is a list of which one item at a time is made.
-    """
+    """Yields the pieces of one indented document; a value that is an iterator becomes a list, one item at a time."""
     separator = "{\n "
     for name, value in {"schema": SCHEMA, **content}.items():
         yield f"{separator}{to_json(name)}: "
@@ -53,7 +62,6 @@ def document(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def document_line(content: Mapping[str, Any]) -> str:
-    """Returns one document on a line of its own, for a stream of them."""
     return to_json({"schema": SCHEMA, **content}) + "\n"
 
 
@@ -63,14 +71,7 @@ def document_of_rows(
     rows: Iterable[Mapping[str, Any]],
     tail: Callable[[], Mapping[str, Any]] = dict,
 ) -> Iterator[str]:
-    """Yields the pieces of one document with a long list, row by row.
-
-    Args:
-        head: what stands before the list.
-        name: the key of the list.
-        rows: the list; a row is a line.
-        tail: makes what stands after the list, when that is known.
-    """
+    """Yields the pieces of one document with a long list, row by row; ``tail`` is called after the last row."""
     yield "".join(document(head)).removesuffix("\n}\n") + f",\n {to_json(name)}: ["
     separator = "\n  "
     for row in rows:
@@ -81,7 +82,6 @@ def document_of_rows(
 
 
 def _list(items: Iterator[Any]) -> Iterator[str]:
-    """Yields a list that is the value of a document's key, item by item."""
     separator = "[\n  "
     for item in items:
         yield separator + _finite(_laid_out, item, 2)
@@ -90,7 +90,7 @@ def _list(items: Iterator[Any]) -> Iterator[str]:
 
 
 def _finite(encode: Callable[..., str], value: Any, *more: int) -> str:
-    """Returns what an encoder makes of a value, once more with texts where it holds NaN or Inf."""
+    """Encodes a value; encodes it again with texts if it holds NaN or Inf."""
     try:
         text = encode(value, *more)
     except ValueError:
@@ -99,7 +99,7 @@ def _finite(encode: Callable[..., str], value: Any, *more: int) -> str:
 
 
 def _laid_out(value: Any, level: int = 1) -> str:
-    """Returns ``json.dumps(value, indent=1)`` at a level of a document: with indents, the encoder of Python is slow."""
+    """Returns ``json.dumps(value, indent=1)`` at a level of a document, faster than Python's encoder with indents."""
     text = _MARKED.encode(value)
     for mark in _MARKS:
         text = text.replace(mark.replace("\0", ""), mark)
@@ -121,7 +121,6 @@ def _laid_out(value: Any, level: int = 1) -> str:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Returns a numpy scalar as the number of Python that it is."""
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         return value.item()
     msg = f"{type(value).__name__} has no place in a document"
@@ -130,5 +129,5 @@ def _unwrapped(value: Any) -> Any:
 
 _PLAIN: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped)
 _MARKED: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped, separators=("\n", "\t"))
-"""Puts between items and behind keys what no text in JSON holds as it is: brackets next to that are of no text."""
+"""Separates items by line breaks and keys by tabs: JSON texts hold no raw ones, so brackets next to them are syntax."""
 _MARKS: Final = ("\t\0[", "\t\0{", "\n\0[", "\n\0{", "]\0\n", "}\0\n")

@@ -1,4 +1,4 @@
-"""Health in glyphs and words, and steps across the screen, the same for the map, the command and plots."""
+"""Health as glyphs and words, and steps as columns, the same for map, command and plots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GLYPHS: Final[Mapping[Health, str]] = {
     Health.NAN: "N",
     Health.ORIGIN: "◆",
 }
-"""One cell each; no two are alike without colour. Those of findings, origins and doubts are those of the lists."""
+"""One cell each; different without colour. Findings, origins and doubts have the glyphs of the lists."""
 MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.UNREADABLE: Meaning.DOUBT,
     Health.HIT: Meaning.FINDING,
@@ -33,7 +33,6 @@ MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.NAN: Meaning.FINDING,
     Health.ORIGIN: Meaning.ORIGIN,
 }
-"""The marks that have a colour on a terminal."""
 MEANING_OF_GLYPH: Final[Mapping[str, Meaning]] = {GLYPHS[health]: meaning for health, meaning in MEANINGS.items()}
 WORDS: Final[Mapping[Health, str]] = {
     Health.ABSENT: "not dumped",
@@ -50,7 +49,6 @@ WORDS: Final[Mapping[Health, str]] = {
 
 
 def glyph_pieces(glyphs: str) -> Pieces:
-    """Returns glyphs of health in pieces of one meaning each."""
     runs = groupby(glyphs, MEANING_OF_GLYPH.get)
     return tuple(meant("".join(run), meaning) for meaning, run in runs)
 
@@ -61,12 +59,7 @@ def legend_pieces(legend: str) -> Pieces:
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
-    """Returns ``◆ origin  N NaN  ∞ Inf ...``; closer together, and less of it, where there is little room.
-
-    Args:
-        room: cells.
-        vague: whether tensors have NaN or Inf, it is not known which of both: only trainings that run have them.
-    """
+    """Returns ``◆ origin  N NaN  ∞ Inf ...``, shorter in a small ``room``; ``vague``: "NaN or Inf" is one mark."""
     shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
     pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]
     text = "  ".join(pairs)
@@ -87,18 +80,9 @@ def covered_text(
     not_comparable: int,
     parts: Sequence[str] = (),
 ) -> str:
-    """Returns what a map covers: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
+    """Returns ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``; ``pairs``: (rank, step).
 
-    Args:
-        tensors: how many were judged.
-        checked: how many (rank, step) were checked.
-        pairs: how many there are.
-        ranks: how many ranks they are of.
-        each: how many of them each rank has; 0: not all ranks have as many.
-        findings: tensors with a finding.
-        unreadable: tensors that could not be read.
-        not_comparable: tensors that had nothing to be compared with.
-        parts: what of the dump could not be looked at, counted.
+    ``each``: the number of steps of each rank; 0: they differ.
     """
     if checked < pairs:
         of = f"{checked:,} of {_pairs(pairs, ranks)}"
@@ -120,19 +104,18 @@ def _pairs(pairs: int, ranks: int) -> str:
 
 
 def span_text(steps: Sequence[int]) -> str:
-    """Returns the steps of one column: ``3``, ``3–8``."""
     first, last = step_text(steps[0]), step_text(steps[-1])
     return first if first == last else f"{first}–{last}"
 
 
 def column_width(labels: Sequence[str], room: int) -> int:
-    """Returns the cells for each column: room for its label where there is, else 2 or 1."""
+    """Returns the cells for each column: the width of a label if there is room, else 2 or 1."""
     widest = max(map(len, labels), default=1) + 1
     return next((width for width in (widest, 2) if len(labels) * width <= room), 1)
 
 
 def header(labels: Sequence[str], width: int, room: int) -> str:
-    """Returns labels above columns of ``width`` cells, each at its column; those without room are left out."""
+    """Returns labels, each above its column of ``width`` cells; leaves out labels without room."""
     line = ""
     for number, label in enumerate(labels):
         start = number * width

@@ -1,4 +1,4 @@
-"""Heat maps as text: colours, how cells lie on the screen, their lines, and a page with names and legend."""
+"""Heat maps as text: colours, layout of cells, lines, and a page with names and legend."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Colors(Enum):
 
 
 def colors_named(system: str | None, *, plain: bool) -> Colors:
-    """Returns what a terminal with one of Rich's colour systems can show; ``plain`` for NO_COLOR."""
+    """Returns the colours of one of Rich's colour systems; ``plain`` for NO_COLOR."""
     known = {"truecolor": Colors.TRUE, "256": Colors.MANY, "standard": Colors.FEW, "windows": Colors.FEW}
     return Colors.NONE if plain else known.get(system or "", Colors.NONE)
 
@@ -43,31 +43,22 @@ GLYPHS: Final = {
     HeatCellKind.NEG_INF: "▼",
     HeatCellKind.BOTH_INF: "↕",
 }
-"""Cells that are no numbers show that without colour, too."""
+"""Glyphs that tell NaN and Inf apart without colour."""
 POSITIVE_SHADES: Final = "░▒▓█"
 NEGATIVE_SHADES: Final = "-=≡▤"
 ZERO_SHADE: Final = "·"
-"""Glyphs that tell levels apart where colours cannot, the sign included."""
+"""The glyph of level 0 without colours; other levels have a glyph for each sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The values that the ends of the colours stand for.
-
-    Data of both signs get a scale that is symmetric around 0, so that equal colours are equal magnitudes; other data
-    run from the value nearest to 0 to the one farthest from it.
-
-    Attributes:
-        low: the smallest finite number.
-        high: the greatest one.
-    """
+    """The ends of the colours: symmetric around 0 for both signs, else the values nearest to and farthest from 0."""
 
     low: float
     high: float
 
     @property
     def signed(self) -> bool:
-        """Tells whether there are both signs."""
         return self.low < 0 < self.high
 
     @property
@@ -79,7 +70,7 @@ class Scale:
         return self.low, self.high
 
     def levels(self, values: Array, most: int) -> Levels:
-        """Returns the level of each number, from ``-most`` (negative ones) over 0 to ``most``; NaN gives 0."""
+        """Returns the level of each number, from ``-most`` (negative) over 0 to ``most``; NaN gives 0."""
         near, far = (0.0, self.ends[1]) if self.signed else sorted(self.ends, key=abs)
         if far == near:
             part = np.full(np.shape(values), float(np.sign(far)))
@@ -98,10 +89,8 @@ class HeatPalette:
     Attributes:
         negative, positive: from the level next to 0 to the last one, for data of both signs.
         below, above: the same for data of one sign, which have the whole range to themselves.
-        zero: of level 0.
-        nan, inf: of cells that are no numbers; their glyphs are drawn in ``ink``.
-        ink: dark.
-        marker: of the cursor.
+        nan, inf: the background of cells without a number; their glyphs are drawn in ``ink``.
+        marker: the colour of the cursor.
     """
 
     negative: tuple[str, ...]
@@ -115,23 +104,19 @@ class HeatPalette:
     marker: str = "#ffffff"
 
     def most(self, scale: Scale) -> int:
-        """The greatest level."""
         return len(self.positive) if scale.signed else len(self.above)
 
     def color(self, level: int, scale: Scale) -> str:
-        """Returns the colour of a level."""
         if not level:
             return self.zero
         positive, negative = (self.positive, self.negative) if scale.signed else (self.above, self.below)
         return positive[level - 1] if level > 0 else negative[-level - 1]
 
     def bad(self, kind: int) -> str:
-        """Returns the colour of a cell that is no number."""
         return self.nan if kind == HeatCellKind.NAN else self.inf
 
 
 def _ramp(stops: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Returns so many colours between stops, both ends included."""
     parts = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops], float)
     places = np.linspace(0, len(stops) - 1, count)
     mixed = np.stack([np.interp(places, range(len(stops)), parts[:, i]) for i in range(3)], axis=1)
@@ -163,31 +148,25 @@ _PALETTES: Final = {
 
 
 def palette_of(colors: Colors) -> HeatPalette:
-    """Returns the colours for a terminal; those that have not enough show levels as glyphs, of which there are 4."""
+    """Returns the colours for a terminal. With few colours levels are glyphs, 4 for each sign."""
     return _PALETTES.get(colors, _PALETTES[Colors.FEW])
 
 
 def shade(level: int) -> str:
-    """Returns the glyph of a level of at most 4."""
     if not level:
         return ZERO_SHADE
     return POSITIVE_SHADES[level - 1] if level > 0 else NEGATIVE_SHADES[-level - 1]
 
 
 SIZES: Final = (8, 6, 4, 2, 1)
-"""Factors by which a cell may be enlarged. Even numbers end with a line of text."""
+"""Factors by which a cell may be enlarged. Even numbers end at a whole line of text."""
 FEW: Final = 8
-"""Cells in a row or column that are not made fewer to save bytes."""
+"""A row or column of up to so many cells keeps them all when bytes must be saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawArea:
-    """The place for a heat map.
-
-    Attributes:
-        lines, columns: of text.
-        halves: whether half blocks make two rows of cells out of a line.
-    """
+    """The place for a heat map; ``halves``: half blocks put two rows of cells into a line."""
 
     lines: int
     columns: int
@@ -195,12 +174,11 @@ class DrawArea:
 
     @property
     def each(self) -> int:
-        """Units in a line: rows of the smallest cells."""
+        """Units (rows of the smallest cells) in a line."""
         return 2 if self.halves else 1
 
     @property
     def units(self) -> int:
-        """Rows of the smallest cells."""
         return max(1, self.lines * self.each)
 
     @property
@@ -210,7 +188,6 @@ class DrawArea:
 
     @property
     def width(self) -> int:
-        """Columns of the smallest cells."""
         return max(1, self.columns)
 
 
@@ -218,10 +195,8 @@ class DrawArea:
 class Zoom:
     """A size of cells.
 
-    Attributes:
-        rows, columns: elements that a cell covers in each direction (of a folded line: 1 and their number).
-        tall, wide: units and columns of text that a cell takes.
-        folded: whether the table is one line, wrapped as text is.
+    A cell covers ``rows`` by ``columns`` elements and takes ``tall`` units by ``wide`` columns of text. A ``folded``
+    table is one line, wrapped as text is: then ``rows`` is 1.
     """
 
     rows: int
@@ -231,24 +206,16 @@ class Zoom:
     folded: bool = False
 
     def grid(self, area: DrawArea) -> tuple[int, int]:
-        """Returns rows and columns of cells that fit."""
         return max(1, area.units // self.tall), max(1, area.width // self.wide)
 
     def smaller(self, area: DrawArea) -> Iterator[Zoom]:
-        """Yields the same elements in cells that are enlarged less, as far as that goes."""
         ratio = area.ratio
         for size in SIZES:
             if size < self.tall or size * ratio < self.wide:
                 yield replace(self, tall=min(self.tall, size), wide=min(self.wide, max(1, size * ratio)))
 
     def coarser(self, times: int, cells: tuple[int, int], area: DrawArea) -> Zoom:
-        """Returns cells of about ``times`` by ``times`` of these, each a line high.
-
-        Args:
-            times: at least 2.
-            cells: rows and columns of the cells that are shown now. A direction with few of them keeps them.
-            area: the place.
-        """
+        """Returns cells of about ``times`` (at least 2) by ``times`` of these; few ``cells`` are kept."""
         line = min(area.each, area.units)
         down = max(1, area.units // line)
         if self.folded:
@@ -262,7 +229,7 @@ class Zoom:
         return Zoom(self.rows * rows, self.columns * columns, line, wide)
 
     def window(self, shape: tuple[int, int], origin: tuple[int, int], area: DrawArea) -> HeatWindow:
-        """Returns what of a table can be seen when its element ``origin`` is in the first corner."""
+        """Returns the visible part of a table whose element ``origin`` is in the first corner."""
         down, across = self.grid(area)
         if self.folded:
             return HeatWindow(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
@@ -275,13 +242,7 @@ def _from(start: int, count: int, end: int, step: int) -> range:
 
 
 def zooms(shape: tuple[int, int], area: DrawArea, *, folded: bool = False) -> tuple[Zoom, ...]:
-    """Returns all sizes of cells, from the one that shows the whole table to single elements in large.
-
-    Args:
-        shape: rows and columns of the table; neither is 0.
-        area: the place.
-        folded: whether the table is one line that is wrapped.
-    """
+    """Returns all sizes of cells, from the whole table to enlarged elements; ``folded``: it is one wrapped line."""
     first = _folded(shape[1], area) if folded else _fitting(shape, area)
     found = [first]
     while (zoom := found[-1]).rows > 1 or zoom.columns > 1:
@@ -322,22 +283,16 @@ def _enlarged(times: int) -> int:
 Codes = npt.NDArray[np.int64]
 SHADES: Final = 4
 _BAD: Final = 100
-"""The number that is added to a ``HeatCellKind``: levels are smaller."""
+"""Is added to a ``HeatCellKind`` to make a code: levels are smaller."""
 _OUTSIDE: Final = 200
 _SEQUENCE: Final = 7
-"""Bytes of an escape sequence besides its colours, and of the one that ends it."""
+"""Bytes of an escape sequence without its colours, and of its reset."""
 _COLOR: Final = {Colors.NONE: 0, Colors.FEW: 3, Colors.MANY: 9, Colors.TRUE: 17}
-"""Bytes of a colour in an escape sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColoredText:
-    """Characters in the same colours.
-
-    Attributes:
-        text: one cell wide each.
-        ink, ground: colours as ``#rrggbb``; empty for the terminal's own.
-    """
+    """Characters of one cell each in the same colours (``#rrggbb``, empty for the terminal's own)."""
 
     text: str
     ink: str = ""
@@ -348,7 +303,7 @@ class HeatPainter:
     """Draws pictures of one scale in the colours of one terminal."""
 
     def __init__(self, scale: Scale, colors: Colors) -> None:
-        """``scale`` is that of everything that is looked at, also of what is out of sight now."""
+        """``scale`` covers the whole tensor, not only the visible part."""
         self.scale = scale
         self.palette: HeatPalette = palette_of(colors)
         self.colors = colors
@@ -356,13 +311,7 @@ class HeatPainter:
         self._most = self.palette.most(scale) if self.halves else SHADES
 
     def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[ColoredText]]:
-        """The lines of a picture; where it ends, lines are shorter.
-
-        Args:
-            picture: its cells are those of the zoom.
-            zoom: how large cells are.
-            columns: cells in a row, for a folded line.
-        """
+        """The lines of a picture, shorter at its end; ``columns``: cells in a row of a folded line."""
         codes = np.repeat(np.repeat(self._codes(picture, zoom, columns), zoom.tall, axis=0), zoom.wide, axis=1)
         if not self.halves:
             return [self._pieces(line[:, None], self._shaded) for line in codes]
@@ -379,7 +328,6 @@ class HeatPainter:
         return np.concatenate([codes.reshape(-1), np.full(missing, _OUTSIDE)]).reshape(-1, columns)
 
     def _pieces(self, codes: Codes, look: Callable[..., ColoredText]) -> list[ColoredText]:
-        """Returns neighbours of one look in one piece."""
         starts = np.flatnonzero(np.any(codes[1:] != codes[:-1], axis=1)) + 1
         found: list[ColoredText] = []
         for start, stop in zip((0, *starts.tolist()), (*starts.tolist(), len(codes)), strict=True):
@@ -393,7 +341,6 @@ class HeatPainter:
         return found
 
     def glyph(self, kind: HeatCellKind) -> ColoredText:
-        """Returns how cells of a kind look that are no numbers."""
         code = _BAD + kind
         return self._halved(code, code) if self.halves else self._shaded(code)
 
@@ -420,14 +367,13 @@ class HeatPainter:
         return self.palette.bad(kind) if kind else self.color(int(self.scale.levels(value, self._most)))
 
     def color(self, level: int) -> str:
-        """Returns the colour of a level."""
         return self.palette.color(level, self.scale)
 
     def _ink(self, color: str) -> str:
         return color if self.colors is not Colors.NONE else ""
 
     def cost(self, lines: list[list[ColoredText]]) -> int:
-        """Bytes that writing lines takes, about."""
+        """Estimates the bytes that writing lines takes."""
         each = _COLOR[self.colors]
         pieces = [piece for line in lines for piece in line]
         return sum(
@@ -445,12 +391,12 @@ class HeatPainter:
 
 
 def halves(colors: Colors) -> bool:
-    """Returns whether there are enough colours for half blocks."""
+    """Tells whether there are enough colours for half blocks."""
     return colors in {Colors.TRUE, Colors.MANY}
 
 
 TICKS: Final = (1, 2, 5, 10, 20, 50, 100)
-"""Columns of cells from one name to the next."""
+"""Possible distances of column names, in cells."""
 BADS: Final = ((HeatCellKind.NAN, "NaN"), (HeatCellKind.POS_INF, "+Inf"), (HeatCellKind.NEG_INF, "-Inf"))
 
 
@@ -459,12 +405,11 @@ class HeatTable:
     """A table to look at.
 
     Attributes:
-        read: its elements; called in a worker when there are many.
-        shape: rows and columns.
+        read: returns its elements; called in a worker for large tables.
         folded: it has one row, which is wrapped as text is.
-        sideways: its columns, not its rows, lie together in memory.
-        row_name, column_name: what stands beside a row and above a column (of a wrapped row: beside its first element,
-            and ``column_name`` gets the distance from it).
+        sideways: elements of a column, not of a row, are adjacent in memory.
+        row_name, column_name: labels of a row and a column; in a wrapped row ``row_name`` gets the first element of
+            the line, and ``column_name`` the distance from it.
     """
 
     read: Read
@@ -483,22 +428,13 @@ class HeatTable:
 
     @property
     def margin(self) -> int:
-        """Columns of text that the names of the rows take."""
         last = self.shape[1] - 1 if self.folded else self.shape[0] - 1
         return 1 + max(len(self.row_name(0)), len(self.row_name(max(0, last))))
 
 
 @dataclass(frozen=True, eq=False)
 class HeatPage:
-    """A picture laid out in characters.
-
-    Attributes:
-        table: the table.
-        picture: a part of it.
-        zoom: the size of the cells.
-        area: the place for them.
-        painter: knows colours.
-    """
+    """A picture laid out in characters; ``picture`` shows a part of ``table``."""
 
     table: HeatTable
     picture: Picture
@@ -508,17 +444,14 @@ class HeatPage:
 
     @cached_property
     def lines(self) -> list[list[ColoredText]]:
-        """The cells."""
         return self.painter.lines(self.picture, self.zoom, self.across)
 
     @property
     def cost(self) -> int:
-        """Bytes that a page takes, about."""
         return self.painter.cost(self.lines)
 
     @cached_property
     def across(self) -> int:
-        """Cells in a row."""
         return self.zoom.grid(self.area)[1]
 
     @cached_property
@@ -529,7 +462,6 @@ class HeatPage:
     # -- places ----------------------------------------------------------------------------------
 
     def place(self, row: int, column: int) -> tuple[int, int]:
-        """Returns a cell on the screen as a place in the picture."""
         return (0, row * self.across + column) if self.table.folded else (row, column)
 
     def spot(self, place: tuple[int, int]) -> tuple[int, int]:
@@ -555,7 +487,6 @@ class HeatPage:
     # -- names -----------------------------------------------------------------------------------
 
     def header(self) -> str:
-        """Returns the names of columns, above their cells."""
         columns, zoom, name = self.picture.window.columns, self.zoom, self.table.column_name
         if self.table.folded:
             columns = range(0, self.across * zoom.columns, zoom.columns)[: len(columns)]
@@ -567,7 +498,7 @@ class HeatPage:
         return text
 
     def name(self, line: int) -> str:
-        """Returns what stands beside a line: the first row of cells that begins in it."""
+        """Returns the label of a line: its first row of cells."""
         row = -(-line * self.area.each // self.zoom.tall)
         if row * self.zoom.tall >= (line + 1) * self.area.each:
             return ""
@@ -586,7 +517,7 @@ class HeatPage:
 
     @property
     def plain(self) -> HeatPage:
-        """The same in glyphs, for text without colours."""
+        """The same page in glyphs, for text without colours."""
         painter = HeatPainter(self.painter.scale, Colors.NONE)
         area, zoom = replace(self.area, halves=False), replace(self.zoom, tall=1)
         return HeatPage(self.table, self.picture, zoom, area, painter)
@@ -594,7 +525,7 @@ class HeatPage:
     # -- the legend ------------------------------------------------------------------------------
 
     def scale(self, width: int) -> list[ColoredText]:
-        """Returns the colours in so many characters, with what their ends stand for."""
+        """Returns the colours in so many characters, between the values of both ends."""
         if self.picture.bounds is None:
             return [ColoredText("no finite value in sight")]
         left, right = (number(end) for end in self.painter.scale.ends)
@@ -602,11 +533,9 @@ class HeatPage:
 
     @property
     def size_text(self) -> str:
-        """Rows and columns of the table that make a cell: ``cell 4 × 2``."""
         return f"cell {self.zoom.columns}" if self.zoom.folded else f"cell {self.zoom.rows} × {self.zoom.columns}"
 
     def bad_legend(self) -> list[ColoredText]:
-        """Returns the glyph of what NaN and Inf are in sight, and how many of them."""
         found = (self.picture.nan, self.picture.pos_inf, self.picture.neg_inf)
         pieces = []
         for (kind, name), cells in zip(BADS, found, strict=True):
@@ -617,7 +546,6 @@ class HeatPage:
 
 
 def heat_table_of(values: ValueTable) -> HeatTable:
-    """Returns a slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
     lines = values.lines
     if not lines:
         return HeatTable(lambda _, __: values.part(()).reshape(1, 1), (1, 1), False, False, _unnamed, _unnamed)
@@ -644,5 +572,4 @@ def _unnamed(_: int) -> str:
 
 
 def is_drawable(array: Array) -> bool:
-    """Returns whether an array holds numbers."""
     return is_numeric(array.dtype)

@@ -33,7 +33,7 @@ from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
 class Emphasis(Enum):
-    """The degrees to which a part of a sentence stands out."""
+    """How much a part of a sentence stands out."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -43,14 +43,7 @@ class Emphasis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HitPart:
-    """A piece of what a hit says.
-
-    Attributes:
-        text: the words.
-        emphasis: how much it stands out.
-        actual: the value found, to be shown after an arrow; empty when there is none.
-        apart: it is no finding beside the others, and is set apart from them.
-    """
+    """A piece of a hit's description; ``actual`` is the found value; ``apart``: it is no finding and stands apart."""
 
     text: str
     emphasis: Emphasis = Emphasis.PLAIN
@@ -72,7 +65,7 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
-    """Returns the same as ``abbreviations``, by the names of the conditions: ``tensor overflow``."""
+    """Like ``abbreviations`` with the names of conditions: ``tensor overflow``."""
     found: dict[str, Verdict] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         found.setdefault(_condition_name(result.condition), result.verdict)
@@ -80,16 +73,12 @@ def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where that cannot be said.
-
-    Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
-    """
+    """Returns ``TO TL?``: findings, with "?" if they cannot be judged; leaves out conditions blocked by NaN or Inf."""
     marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
     return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
 
 
 def condition_names(hit: Hit) -> str:
-    """Returns ``tensor overflow, tensor all zero not judged``: the conditions of a hit without abbreviations."""
     names = [
         _condition_name(result.condition) + (" not judged" if _is_kept(result) else "")
         for result in sorted(hit.results, key=lambda result: -result.verdict)
@@ -102,12 +91,7 @@ def _condition_name(condition: str) -> str:
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
-    """Returns the parts of ``hit_parts`` as ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
-
-    Args:
-        hit: the hit.
-        apart: also what is no finding beside the others.
-    """
+    """Joins ``hit_parts``: ``mean |x| > 0.5 → 0.73, max > 1 → 3``; ``apart`` adds ``NaN 3 of 12 · WNC not judged``."""
     text = ""
     for part in (each for each in hit_parts(hit) if apart or not each.apart):
         text += (SEPARATOR if part.apart else ", ") if text else ""
@@ -116,11 +100,11 @@ def hit_text(hit: Hit, *, apart: bool = True) -> str:
 
 
 SEPARATOR: Final = " · "
-"""Between what was found and what was not judged because of it."""
+"""Between findings and the conditions that were not judged because of them."""
 
 
 def not_judged(tensors: int, error: ErrorBits) -> str:
-    """Returns ``51 not judged: NaN``: what a watchpoint could not judge, counted apart from its findings."""
+    """Returns ``51 not judged: NaN``: tensors that a watchpoint could not judge, counted apart from its findings."""
     return f"{tensors:,} not judged: {not_finite_words(error)}"
 
 
@@ -128,10 +112,7 @@ _OF_DEVICE: Final = "operator_overflow"
 
 
 def hit_parts(hit: Hit) -> list[HitPart]:
-    """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
-
-    Conditions that NaN or Inf kept from being judged come last, in one part.
-    """
+    """Returns set and actual values of hit parameters, else the reasons; conditions blocked by NaN or Inf come last."""
     parts: dict[str, HitPart] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         if result.condition == _OF_DEVICE and hit.detail and not contents(hit.stats):
@@ -150,7 +131,6 @@ def hit_parts(hit: Hit) -> list[HitPart]:
 
 
 def _is_kept(result: WatchResult) -> bool:
-    """Returns whether NaN or Inf kept a condition from being judged."""
     unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
@@ -172,21 +152,13 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[HitPart]:
 
 
 def _summary(condition: str) -> str:
-    """Returns what a condition without parameters of its own says when it hits."""
     found = CONDITIONS.get(condition)
     text = found.summary.rstrip(".") if found is not None else condition
     return text[:1].lower() + text[1:]
 
 
 def param_words(condition: str, name: str, value: ParamValue, others: Mapping[str, ParamValue] | None = None) -> str:
-    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
-
-    Args:
-        condition: its id.
-        name: of the parameter.
-        value: what it is set to.
-        others: all parameters of the condition, for the ends of a range; None: a range is named, without its ends.
-    """
+    """Returns ``mean |x| < 1e-12``, ``share in [-1, 0] < 50 %``; the ends of a range come from ``others``."""
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
@@ -198,23 +170,20 @@ def param_words(condition: str, name: str, value: ParamValue, others: Mapping[st
 
 
 def _interval(ends: Sequence[str]) -> str:
-    """Returns ``[-1, 0]``: both ends are inside."""
     return f"[{', '.join(ends)}]"
 
 
 def _expression(param: ParamResult) -> HitPart:
-    """Returns ``max > 6·std`` with its values, ``12.3 > 6·0.5``."""
     text = str(param.value)
     return HitPart(clean(pretty(text)), Emphasis.PLAIN, clean(filled_in(text, quantity_texts(param))))
 
 
 def quantity_texts(param: ParamResult) -> dict[str, str]:
-    """Returns what each name in an expression stood for, as text; ``–`` where it is not known."""
+    """Returns the value of each name in an expression as text; ``–`` if unknown."""
     return {name: quantity_text(value) for name, value in param.quantities}
 
 
 def quantity_text(value: float | str | None) -> str:
-    """Returns what a name in an expression stood for, as text."""
     if value is None:
         return "–"
     return f"'{clean(value)}'" if isinstance(value, str) else number(value)
@@ -230,10 +199,7 @@ def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamVal
 
 
 def contents(stats: TensorStats | None) -> str:
-    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one.
-
-    Where only a part is known it says so: ``NaN ≥ 1 of 256``, and ``NaN 3`` where the number of elements is not known.
-    """
+    """Returns ``NaN 1 Inf 3 of 256``, ``NaN ≥ 1 of 256`` for a lower bound; empty for a finite or unknown tensor."""
     if stats is None or not stats.bad:
         return ""
     found = [f"{word} {amount(stats, name)}" for word, name in NOT_FINITE_COUNTS if getattr(stats, name)]
@@ -254,13 +220,11 @@ _PLURALS = {
 
 
 def watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3``."""
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
 
 
 def long_watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3 tensor overflow``, for where there is room."""
     return f"{watchpoint_name(watchpoint)} {_condition_name(watchpoint.condition)}"
 
 
@@ -276,13 +240,12 @@ def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
 
 
 def finding_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
-    """Returns ``UR weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} {watch_words(watchpoint, raw=raw)}"
 
 
 def watch_line(watchpoint: Watchpoint) -> str:
-    """Returns what ``--watch`` takes; words for a recommended watchpoint, whose nodes take a long expression."""
+    """Returns the ``--watch`` text; words for a recommended watchpoint, whose selection is long."""
     if watchpoint.name.startswith(RECOMMENDED):
         return finding_words(watchpoint)
     return format_watch(watchpoint)
@@ -303,12 +266,7 @@ def _limits(condition: Condition, params: Mapping[str, ParamValue]) -> Iterable[
 
 
 def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
-    """Returns ``weights without biases``, ``Tanh operators``.
-
-    Args:
-        selection: the nodes.
-        raw: what has no words is given as selection text; else in words that do not say everything, for one line.
-    """
+    """Returns ``weights without biases``, ``Tanh operators``; ``raw`` gives selection text if there are no words."""
     if not selection.include:
         return "no nodes"
     union = _union if raw else _short_union
@@ -317,9 +275,9 @@ def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
 
 
 _NAMED = 2
-"""Nodes and scopes that are named one by one in a line."""
+"""The number of nodes and scopes that are named one by one in a line."""
 _PLAIN = re.compile(r"(\^?)((?:[\w/-]|\\[./-])+)(\$?)", re.ASCII)
-"""A regular expression that means a mere text, at the start or end of the name where it is bound to it."""
+"""A regular expression that matches plain text, possibly at the start or end of the name."""
 
 
 def _short_union(selectors: Iterable[NodeSelector]) -> str:

@@ -1,4 +1,4 @@
-"""Text for GitHub-flavoured Markdown: whatever a name contains, it stays text and breaks no table."""
+"""Text for GitHub-flavoured Markdown: any name stays text and breaks no table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tui_debugger.text.clean import clean
 
 LONGEST: Final = 240
-"""Characters of one name or sentence: a report has to stay readable whatever is in it."""
+"""Characters of one name or sentence, so that a report stays readable."""
 _SPECIAL = re.compile(r"[\\`*_\[\]~|<>&]|[@#](?=\w)")
 _ENTITIES: Final = {
     "|": "&#124;",
@@ -31,16 +31,12 @@ _HOMES = re.compile(
 
 
 def prose(text: str) -> str:
-    """Returns a sentence with the user's data in it as plain text: no emphasis, link, mention, HTML or cell border."""
+    """Escapes a sentence with user data: no emphasis, link, mention, HTML or cell border."""
     return _SPECIAL.sub(lambda match: _ENTITIES.get(match[0], "\\" + match[0]), _cut(text))
 
 
 def code(text: str) -> str:
-    """Returns a name in code style, also within a table.
-
-    A code span cannot hold a backquote in every place, nor a bar or a backslash in a table; such names become
-    ``<code>`` with every special character as an entity.
-    """
+    """Returns a name in code style, as ``<code>`` with entities where a code span could not hold it."""
     shown = _cut(text).strip()
     if not shown:
         return "–"
@@ -50,7 +46,7 @@ def code(text: str) -> str:
 
 
 def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Returns a block of lines as they are, in a fence that none of them can close."""
+    """Returns lines unchanged in a fence that none of them can close."""
     body = [clean(line) for line in lines]
     longest = max((len(run) for line in body for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -66,7 +62,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def without_homes(text: str) -> str:
-    """Returns text with ``~`` for the home directories of people: a report leaves the house."""
+    """Replaces home directories by ``~``: a report is published."""
     return _HOMES.sub("~", text)
 
 

@@ -11,7 +11,7 @@ from tui_debugger.text.documents import plain_values
 from tui_debugger.text.numbers import number
 
 RECOGNISED = "recognised"
-"""Said of what the program did not note, but a dump holds."""
+"""The remark on a value that the program did not note but the dump holds."""
 
 
 def value_text(value: Note) -> str:
@@ -24,21 +24,15 @@ def value_text(value: Note) -> str:
 
 
 def note_text(note: ShownNote) -> str:
-    """Returns ``loss 0.53``, of one that was recognised ``loss 0.53 (recognised)``."""
     return f"{clean(note.name)} {value_text(note.value)}" + (f" ({RECOGNISED})" if note.recognised else "")
 
 
 NOTES_ROOM: Final = 36
-"""Cells that the notes of a step take at most beside something else."""
+"""The most cells for the notes of a step beside something else."""
 
 
 def notes_text(notes: Sequence[ShownNote], room: int = 0) -> str:
-    """Returns the notes of a step as ``loss 0.53  lr 1e-4``; empty without any.
-
-    Args:
-        notes: in the order in which the program made them.
-        room: cells at most, then ``…`` stands for those left out; 0: no limit. One is always there, cut if need be.
-    """
+    """Returns the notes of a step as ``loss 0.53  lr 1e-4``; ``room``: the most cells (0: no limit), cut by ``…``."""
     texts = [note_text(note) for note in notes]
     if not room:
         return "  ".join(texts)
@@ -51,7 +45,7 @@ def notes_text(notes: Sequence[ShownNote], room: int = 0) -> str:
 
 
 def notes_row(notes: Sequence[ShownNote]) -> dict[str, Any]:
-    """Returns ``notes``, what the program noted by name, and ``recognised``, what was found in the dump instead."""
+    """Returns ``notes`` (noted by the program, by name) and ``recognised`` (found in the dump instead)."""
     return {
         "notes": {note.name: plain_values(note.value) for note in notes if not note.recognised},
         "recognised": {

@@ -1,7 +1,4 @@
-"""Numbers as the tables print them: short, and the same width at any size.
-
-In sentences: lists, counts, and notices that are the same of several ranks.
-"""
+"""Numbers for tables: short, and of the same width at any size. Lists and counts for sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ NONE = "–"
 
 
 def number(value: float | None) -> str:
-    """Returns a number in at most ten cells: ``0``, ``0.0417``, ``1.25e-24``, ``–`` for none."""
+    """Returns a number in at most ten cells: ``0``, ``0.0417``, ``1.25e-24``, ``–`` for None."""
     if value is None:
         return NONE
     if not math.isfinite(value):
@@ -45,7 +42,7 @@ def percent(part: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Returns a part of a whole as ``91 %`` or ``<0.1 %``; empty for a part of nothing."""
+    """Returns ``91 %`` or ``<0.1 %``; empty if ``whole`` is 0."""
     return f"{percent(100 * part / whole)} %" if whole else ""
 
 
@@ -69,7 +66,7 @@ def size(value: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """Returns how long ago something was: ``now``, ``5 min``, ``3 h``, ``12 d``, ``2 y``."""
+    """Returns an age: ``now``, ``5 min``, ``3 h``, ``12 d``, ``2 y``."""
     for limit, unit, length in ((3600, "min", 60), (86400, "h", 3600), (2 * 365 * 86400, "d", 86400)):
         if seconds < limit:
             return f"{int(seconds // length)} {unit}" if seconds >= 60 else "now"
@@ -77,7 +74,7 @@ def age(seconds: float) -> str:
 
 
 def moment(seconds: float | None) -> str | None:
-    """Returns a moment in local time, ISO 8601; None for what a damaged file may say."""
+    """Returns a moment in local time, ISO 8601; None if out of range, as in a damaged file."""
     if seconds is None:
         return None
     from datetime import datetime  # not for every command
@@ -89,28 +86,27 @@ def moment(seconds: float | None) -> str | None:
 
 
 def plural(count_: int, word: str, several: str = "") -> str:
-    """Returns ``1 step``, ``3 steps``; ``several`` is the word for several where that is not one with an s."""
+    """Returns ``1 step``, ``3 steps``; ``several`` is an irregular plural."""
     return f"{count_:,} {word if count_ == 1 else several or word + 's'}"
 
 
 def are(count_: int) -> str:
-    """Returns ``is`` for one, else ``are``."""
     return "is" if count_ == 1 else "are"
 
 
 def first_of(texts: Sequence[str], most: int, gap: str = ", ") -> str:
-    """Returns the first ones of some texts, ``a, b, …``; without the mark where these are all."""
+    """Returns the first texts, ``a, b, …``; without the mark if there are no more."""
     return gap.join([*texts[:most], "…"] if len(texts) > most else texts)
 
 
 def and_more(texts: Sequence[str], most: int) -> str:
-    """Returns the first ones of some texts and how many others there are: ``a, b and 3 more``."""
+    """Returns the first texts and the number of others: ``a, b and 3 more``."""
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the first and the last of all numbers that follow each other, of ascending ones."""
+    """Returns the first and last number of each gapless run of ascending numbers."""
     found: list[tuple[int, int]] = []
     for each in numbers:
         if found and found[-1][1] == each - 1:
@@ -121,7 +117,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def brief(numbers: Iterable[int]) -> str:
-    """Returns ascending numbers as people write them: ``0-5,8``."""
+    """Returns ascending numbers as ``0-5,8``."""
     return ",".join(
         str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}"
         for first, last in runs(numbers)
@@ -129,7 +125,7 @@ def brief(numbers: Iterable[int]) -> str:
 
 
 def named(word: str, numbers: Sequence[int]) -> str:
-    """Returns ascending numbers of something: ``steps 0-5``, ``rank 0``, ``steps none``."""
+    """Returns ``steps 0-5``, ``rank 0``, ``steps none``."""
     return f"{word}{'' if len(numbers) == 1 else 's'} {brief(numbers) or 'none'}"
 
 
@@ -139,10 +135,7 @@ _VERBS: Final = {" has ": " have ", " is ": " are ", " was ": " were ", " lacks 
 
 @lru_cache(maxsize=4)
 def grouped_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns notices; those that differ in the number of the rank alone as one, which names all of these ranks.
-
-    It stands where the first of them stood: ``ranks 0-999 have no run history: derived from the dumped steps``.
-    """
+    """Merges notices that differ only in the number of the rank: ``ranks 0-999 have no run history: ...``."""
     found: dict[tuple[str, ...], dict[int, str]] = {}
     for notice in notices:
         mention = _RANK.search(notice)
@@ -165,7 +158,6 @@ def _merged(alike: tuple[str, ...], ranks: dict[int, str]) -> str:
 
 
 def _of_several(text: str) -> str:
-    """Returns what follows the name of a rank, said of several."""
     for one, several in _VERBS.items():
         if text.startswith(one):
             return several + text[len(one) :]

@@ -9,19 +9,11 @@ from functools import cache
 from typing import Final
 
 OLD: Final = "MindInsight"
-"""Who called it so."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
-    """A word of MindInsight.
-
-    Attributes:
-        kind: heading in the manual.
-        old: as MindInsight spells it.
-        here: what does the same here, in Markdown.
-        actions: ids of the actions of the screen that it leads to.
-    """
+    """A word of MindInsight (``old``) and its equivalent (``here``, Markdown); ``kind``: a heading in the manual."""
 
     kind: str
     old: str
@@ -30,7 +22,6 @@ class OldWord:
 
     @property
     def plain(self) -> str:
-        """What does the same here, without Markdown."""
         return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", self.here).replace("`", "")
 
 
@@ -161,12 +152,10 @@ def _by_action() -> dict[str, str]:
 
 
 def old_words(action: str) -> str:
-    """Returns what MindInsight calls an action of the screen, or an empty text."""
     return _by_action().get(action, "")
 
 
 def old_words_table() -> Iterator[str]:
-    """Yields the lines of the table in the manual."""
     kind = ""
     for word in OLD_WORDS:
         if word.kind != kind:

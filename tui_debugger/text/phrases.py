@@ -23,12 +23,12 @@ def of_all(part: int, whole: int) -> str:
 
 
 def bad_of_all(stats: TensorStats) -> str:
-    """Returns ``128 NaN of 256``; without the end where the number of elements is not known."""
+    """Returns ``128 NaN of 256``; without the end if the number of elements is unknown."""
     return bad_counts(stats) + (f" of {stats.count:,}" if stats.sized else "")
 
 
 def part_of(stats: TensorStats, name: str) -> str:
-    """Returns a count as a part of a tensor: ``3 of 12 elements``, ``≥ 1 of 12 elements``, ``≥ 1 element``."""
+    """Returns ``3 of 12 elements``, ``≥ 1 of 12 elements``, ``≥ 1 element``."""
     part, whole = int(getattr(stats, name)), stats.count
     if part == whole and stats.counted:
         return every(stats)
@@ -40,19 +40,17 @@ def part_of(stats: TensorStats, name: str) -> str:
 
 
 def every(stats: TensorStats) -> str:
-    """Returns ``all 512 elements``; ``all elements`` where the number of elements is not known."""
     return of_all(stats.count, stats.count) if stats.sized else "all elements"
 
 
 def may_be_zero(stats: TensorStats) -> bool:
-    """Tells whether an element may be 0: some are, or they were not counted and 0 lies between the extremes."""
+    """Tells whether an element may be 0: by their count, else because 0 lies between the extremes."""
     if stats.zero or not stats.is_lower_bound("zero"):
         return bool(stats.zero)
     return stats.minimum is None or stats.maximum is None or stats.minimum <= 0 <= stats.maximum
 
 
 def times(factor: float) -> str:
-    """Returns a factor as ``2.4 times`` or ``3e+12 times``."""
     return f"{factor:.2g} times" if factor < 1000 else f"{number(float(f'{factor:.2g}'))} times"
 
 
@@ -62,7 +60,7 @@ def tail(name: str) -> str:
 
 
 def bad_counts(stats: TensorStats) -> str:
-    """Returns ``128 NaN and 1 -Inf``; ``≥ 1 NaN`` where there may be more."""
+    """Returns ``128 NaN and 1 -Inf``; ``≥ 1 NaN`` for a lower bound."""
     words = [f"{amount(stats, name, grouped)} {word}" for word, name in NOT_FINITE if getattr(stats, name)]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
@@ -71,24 +69,16 @@ HALVES: Final = frozenset({"float16", "bfloat16"})
 
 
 def limits_of(meta: TensorMeta | None) -> FloatLimits | None:
-    """Returns what a tensor's element type can hold; None for integers and for what is not known."""
+    """Returns the limits of a tensor's element type; None for integers and unknown types."""
     return quantiles.limits_of(meta.dtype) if meta is not None else None
 
 
 NEAR: Final = 0.01
-"""Share of a type's range from which on it is worth a word; of half types, whose range is small, always."""
+"""The share of a wide type's range from which on it is reported; half types always are."""
 
 
 def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near: bool = False) -> str:
-    """Returns how near a tensor comes to the end of its type's range; empty where nothing is known.
-
-    ``the greatest finite magnitude, 5.9e4, is 91 % of what float16 can hold (65504)``.
-
-    Args:
-        meta: of the tensor.
-        stats: its statistics.
-        only_near: empty as well where the range of a wide type is far away.
-    """
+    """Returns how near a tensor comes to the end of its type's range; empty if unknown, or far and ``only_near``."""
     limits = limits_of(meta)
     top = peak(stats)
     if limits is None or not top or (only_near and limits.name not in HALVES and top < NEAR * limits.largest):
@@ -100,7 +90,7 @@ def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near
 
 
 def finite_words(stats: TensorStats) -> str:
-    """Returns where the finite values lie: ``from -3.2 to 2.5``, ``all 0``, ``without a finite value``."""
+    """Returns ``from -3.2 to 2.5``, ``all 0``, ``without a finite value``."""
     if stats.minimum is None or stats.maximum is None:
         return "without a finite value" if not (stats.finite or stats.at_least) else "of unknown range"
     if stats.zero == stats.count and (stats.count > 1 or not stats.sized):
@@ -113,5 +103,4 @@ def finite_words(stats: TensorStats) -> str:
 
 
 def log10_ratio(one: float, other: float) -> float:
-    """Returns how many powers of ten lie between two positive numbers."""
     return abs(math.log10(one) - math.log10(other))

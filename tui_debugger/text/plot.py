@@ -1,6 +1,6 @@
-"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame.
+"""Curves as text: linear or logarithmic axes with labels, and dots of braille or quarter blocks in a frame.
 
-Ours: commands and the screen draw the same plot, and the core imports neither textual nor rich.
+Commands and the screen draw the same plot, and the core imports neither textual nor rich.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tui_debugger.text.tensors import step_text
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _DECADES: Final = 12
-"""A logarithmic axis of signed data shows so many powers of ten on each side of zero at most."""
+"""Powers of ten on each side of zero of a logarithmic axis for signed data, at most."""
 
 
 class Axis(Protocol):
@@ -34,7 +34,7 @@ class Axis(Protocol):
         """The value at 1."""
 
     def place(self, values: Float64) -> Float64:
-        """Tells where finite values stand, 0 to 1; NaN for those that cannot stand on this axis."""
+        """Places of finite values, 0 to 1; NaN for values that cannot stand on this axis."""
 
     def ticks(self, most: int) -> list[float]:
         """At most so many round values within the range, ascending."""
@@ -48,7 +48,6 @@ class Linear:
     high: float
 
     def place(self, values: Float64) -> Float64:
-        """See ``Axis``."""
         return _between(values, self.low, self.high)
 
     def ticks(self, most: int) -> list[float]:
@@ -73,14 +72,13 @@ class LogScale:
     high: float
 
     def place(self, values: Float64) -> Float64:
-        """See ``Axis``."""
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log10(values)
         logs[~(values > 0)] = np.nan
         return _between(logs, math.log10(self.low), math.log10(self.high))
 
     def ticks(self, most: int) -> list[float]:
-        """Powers of ten; between them where there is less than one."""
+        """Powers of ten; values between them if the range is shorter than one."""
         first, last = math.ceil(_log10(self.low)), math.floor(_log10(self.high))
         if last <= first:
             return Linear(self.low, self.high).ticks(most)
@@ -96,7 +94,6 @@ class SymmetricLog:
     threshold: float
 
     def place(self, values: Float64) -> Float64:
-        """See ``Axis``."""
         low, high = self._bent(np.array([self.low, self.high], np.float64)).tolist()
         return _between(self._bent(values), low, high)
 
@@ -117,10 +114,7 @@ class SymmetricLog:
 
 
 def axis_of(values: Float64, *, log: bool) -> Axis:
-    """Returns an axis on which all finite values stand; a logarithmic one where that means something.
-
-    Values above 0 get a logarithmic axis, values of both signs, or with zeros, a symmetric one.
-    """
+    """Returns an axis for all finite values; with ``log`` values of both signs or zeros get a symmetric one."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return Linear(0.0, 1.0)
@@ -138,7 +132,7 @@ def axis_of(values: Float64, *, log: bool) -> Axis:
 
 
 def labels(values: list[float]) -> list[str]:
-    """Returns ticks as text, with as many digits as it takes to tell them apart; zero is 0."""
+    """Returns ticks as text, with enough digits to tell them apart; zero is 0."""
     said = [number(value + 0.0) for value in values]
     for digits in range(6, 18):
         if len(set(said)) == len(set(values)):
@@ -155,7 +149,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _between(values: Float64, low: float, high: float) -> Float64:
-    """Returns where values stand between two others, without overflow; 0.5 where there is nothing between."""
+    """Returns the places of values between two others, without overflow; 0.5 if both are equal."""
     if math.isfinite(high - low):
         span, from_low = high - low, values - low
     else:
@@ -164,7 +158,7 @@ def _between(values: Float64, low: float, high: float) -> Float64:
 
 
 def _multiples(digit: int, power: int, low: float, high: float, most: int) -> list[float] | None:
-    """Returns the multiples of digit·10^power within a range; None when there are more than ``most``."""
+    """Returns the multiples of digit·10^power within a range; None if there are more than ``most``."""
     unit = digit * _power(power)
     if unit <= 0 or not math.isfinite(low / unit) or not math.isfinite(high / unit):
         return None
@@ -177,13 +171,13 @@ def _multiples(digit: int, power: int, low: float, high: float, most: int) -> li
 
 
 def _thinned(first: int, last: int, most: int) -> list[int]:
-    """Returns whole numbers from first to last, every n-th of them so that there are at most ``most``."""
+    """Returns whole numbers from first to last in equal steps, at most ``most`` of them."""
     every = max(-(-(last - first + 1) // max(most, 1)), 1)
     return [each for each in range(first, last + 1) if each % every == 0] or [first]
 
 
 def _log10(value: float) -> float:
-    """Returns log10 without the rounding that makes that of 1000 2.9999999999999996."""
+    """Returns log10 without rounding errors such as log10(1000) = 2.9999999999999996."""
     exact = math.log10(value)
     return float(round(exact)) if abs(exact - round(exact)) < 1e-12 else exact
 
@@ -197,12 +191,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """The way in which a cell is made of dots.
-
-    Attributes:
-        across, down: dots of a cell.
-        glyphs: one character for each set of dots; the dot in row r and column c is bit r·across + c.
-    """
+    """The dots of a cell; in a set of dots, the dot in row r and column c is bit r·across + c of the glyph's number."""
 
     across: int
     down: int
@@ -211,7 +200,7 @@ class Dots:
 
 def _braille(bits: int) -> str:
     places = (0, 3, 1, 4, 2, 5, 6, 7)
-    """Bit of the code point for each dot, row by row."""
+    """The bit of the code point for each dot, row by row."""
     return chr(0x2800 + sum(1 << places[dot] for dot in range(8) if bits >> dot & 1)) if bits else " "
 
 
@@ -223,11 +212,8 @@ BLOCKS: Final = Dots(2, 2, " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█")
 class Curve:
     """The points that are drawn in one colour.
 
-    Attributes:
-        x: ascending.
-        y: one for each x; what is not finite is a gap.
-        mark: glyph at some of its points, which tells it from others without colour; empty for none.
-        bars: each point is a count of its own, drawn as a bar from 0: nothing is known between two of them.
+    ``x`` ascends; a ``y`` that is not finite is a gap. ``mark`` is a glyph at some points, which tells curves apart
+    without colour. ``bars``: each point is a count, drawn as a bar from 0, without a line between points.
     """
 
     x: Float64
@@ -248,15 +234,8 @@ class Axes:
 class Plot:
     """A drawn plot. All lines of cells have the same width.
 
-    Attributes:
-        rows: the cells of the plot itself, from the top.
-        owners: number of the curve that each cell is of, -1 for empty ones.
-        labels: what stands to the left of each row, right-aligned in one width.
-        border: the line between label and cells, by row.
-        axis: the line below the cells.
-        ticks: the labels below it; as wide as the cells, or empty.
-        x_axis: where x stands.
-        width: cells of a row.
+    ``owners``: the number of the curve of each cell, -1 for empty cells. ``labels`` stand left of the rows;
+    ``border``: the line between label and cells. ``axis`` and ``ticks`` are the lines below the cells.
     """
 
     rows: tuple[str, ...]
@@ -270,11 +249,9 @@ class Plot:
 
     @property
     def margin(self) -> int:
-        """Cells to the left of the plot: labels and border."""
         return len(self.labels[0]) + 1 if self.labels else 1
 
     def columns(self, x: Float64) -> Int64:
-        """The cell in which each x stands."""
         return _cells(self.x_axis, x, self.width)
 
     def lines(self, marks: str = "") -> list[str]:
@@ -289,9 +266,9 @@ class Plot:
 def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
     """Returns the dots of a curve, [row from the top, column], on a canvas of ``width`` x ``height`` dots.
 
-    Every finite point within the axes sets the dot nearest to it. Points next to each other are joined by a line;
-    there is none where a value is missing, or where points are farther apart than they usually are. Of many points in
-    one column all from the lowest to the highest are set, so that no spike gets lost.
+    Every finite point within the axes sets the nearest dot. A line joins neighbouring points, unless a value is missing
+    or they are farther apart than usual. Many points in one column set all dots from the lowest to the highest, so that
+    no spike gets lost.
     """
     dots = np.zeros((height, width), np.bool_)
     column, row, at = _dots(curve, axes, width, height)
@@ -310,14 +287,13 @@ def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
 
 
 def usual_distance(x: Float64) -> float:
-    """Returns how far points usually are from each other, by the larger half: what is farther has a gap between."""
+    """Returns the usual distance of points, by the larger half of distances; longer ones are gaps."""
     distances = np.diff(x)
     distances = np.sort(distances[distances > 0])
     return float(distances[len(distances) // 2]) if len(distances) else np.inf
 
 
 def count_axis(values: Float64, *, log: bool) -> Axis:
-    """Returns an axis for counts, which begins at 0."""
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.max() <= 0:
         return Linear(0.0, 1.0)
@@ -331,13 +307,8 @@ _WIDEST_BAR: Final = 4
 class _CurveBars:
     """The bars of one of several curves that share a plot.
 
-    Attributes:
-        cell: the first cell of each bar.
-        cells: how wide the bars are; 0 where several share a cell.
-        dots: the dots of the first cell that belong to them, first and after the last.
-        top: the row of the upper end of each, in dots.
-        high: which are more than the line at the bottom.
-        mark: stands on the upper ends.
+    ``cell``: the first cell of each bar; ``cells``: the width of bars, 0 if several share a cell; ``dots``: the first
+    dot of a bar in its cell and the dot after its last one; ``top``: its upper end in dots; ``high``: more than a line.
     """
 
     cell: Int64
@@ -348,7 +319,7 @@ class _CurveBars:
     mark: str
 
     def raster(self, width: int, height: int, across: int) -> Mask:
-        """Returns their dots; of several in one place the highest counts."""
+        """Returns the dots of the bars; of several bars in one place the highest counts."""
         columns = range(*self.dots) if not self.cells else range(self.cells * across)
         tops = np.full(width, height, np.int64)
         for column in columns:
@@ -360,14 +331,7 @@ class _CurveBars:
 
 
 def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: Dots) -> dict[int, _CurveBars]:
-    """Returns where the bars of each curve stand that has bars: beside each other, around the cell of their step.
-
-    Args:
-        curves: all curves of a plot.
-        axes: its axes.
-        size: cells of a row, and rows.
-        dots: what cells are made of.
-    """
+    """Returns the bars by curve, side by side around the cell of their step; ``size``: cells of a row, rows."""
     bar_curves = [place for place, curve in enumerate(curves) if curve.bars]
     if not bar_curves:
         return {}
@@ -399,13 +363,8 @@ def draw(
 ) -> Plot:
     """Draws curves over each other, the last ones below.
 
-    Args:
-        curves: what is drawn.
-        axes: see ``axis_of``.
-        width: of the whole plot in cells, labels included.
-        height: of the whole plot in lines, ticks included.
-        dots: what cells are made of.
-        margin: cells for the labels of rows at least, so that plots below each other are in line.
+    ``width`` (cells) includes labels, ``height`` (lines) includes ticks. ``margin``: the least cells for row labels, so
+    that plots below each other are aligned.
     """
     rows = max(height - 2, 1)
     marked = _row_labels(axes.y, rows)
@@ -444,7 +403,6 @@ def draw(
 
 
 def x_axis_of(x: Float64) -> Axis:
-    """Returns an axis for steps, from the first to the last."""
     return Linear(float(x.min()), float(x.max())) if len(x) else Linear(0.0, 1.0)
 
 
@@ -459,19 +417,18 @@ def _dots(curve: Curve, axes: Axes, width: int, height: int) -> tuple[Int64, Int
 
 
 def _on(places: Float64) -> Float64:
-    """Returns places with those put back on the axis that rounding put just beside its end."""
+    """Moves places back onto the axis that rounding put just beside its end."""
     beside = ((places < 0) & (places > -_ROUNDING)) | ((places > 1) & (places < 1 + _ROUNDING))
     return np.where(beside, np.rint(places), places)
 
 
 def _cells(axis: Axis, x: Float64, width: int) -> Int64:
-    """Returns the cell of the dot of each x: that of its point, whichever the number of dots."""
+    """Returns the cell of each x, the same for any number of dots."""
     dot = np.rint(axis.place(x) * (width * BRAILLE.across - 1)).astype(np.int64)
     return np.clip(dot // BRAILLE.across, 0, width - 1)
 
 
 def _bars(dots: Mask, column: Int64, top: Int64, bottom: Int64) -> None:
-    """Sets the dots from top to bottom in each column."""
     length = bottom - top + 1
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     dots[np.repeat(top, length) + within, np.repeat(column, length)] = True
@@ -487,7 +444,7 @@ def _line(dots: Mask, column: int, row: int, to_column: int, to_row: int) -> Non
 def _put_marks(
     glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], number: int, curve: Curve, axes: Axes
 ) -> None:
-    """Puts a curve's mark onto cells of its points, far enough from each other to leave the curve in sight."""
+    """Puts a curve's mark onto cells of its points, far enough apart to leave the curve in sight."""
     if not curve.mark:
         return
     rows, width = glyphs.shape
@@ -504,7 +461,7 @@ def _put_marks(
 def _put_bar_marks(
     glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], place: int, bars: _CurveBars, down: int
 ) -> None:
-    """Puts the mark of a curve onto the upper ends of its bars, where they are more than a line."""
+    """Puts the mark of a curve onto the upper ends of its bars, if they are more than a line."""
     rows, cells = bars.top[bars.high] // down, bars.cell[bars.high]
     last: dict[int, int] = {}
     for row, cell in zip(rows.tolist(), cells.tolist(), strict=True):
@@ -514,7 +471,7 @@ def _put_bar_marks(
 
 
 def _row_labels(axis: Axis, rows: int) -> dict[int, str]:
-    """Returns labels by row from the top: round values; both ends where there are not two of them."""
+    """Returns labels by row from the top: round values; both ends if there are fewer than two round values."""
     ticks = axis.ticks(max(rows // 3, 2))
     if len(ticks) < 2 and axis.low < axis.high:
         ticks = [axis.low, axis.high]

@@ -1,8 +1,4 @@
-"""Hits, tensors, statistics and coverage as plain dicts: for JSON, CSV and pandas alike.
-
-Every value is a string, number, bool, None, or a list or dict of such. A number that JSON cannot spell (NaN, Inf)
-is the text ``nan``, ``inf`` or ``-inf``.
-"""
+"""Hits, tensors, statistics and coverage as plain dicts for JSON, CSV and pandas; NaN and Inf are texts."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from tui_debugger.model import (
     WatchResult,
 )
 from tui_debugger.stats.fields import COLUMNS, Form
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import plain, row_of
 from tui_debugger.watch.condition_table import CONDITIONS, reasons
 from tui_debugger.watch.text import format_watch
 
@@ -30,7 +26,7 @@ Row = dict[str, Any]
 
 
 def key_row(key: TensorKey) -> Row:
-    """Returns the place of a tensor: rank, step, graph, node, side (``input``, ``output``), slot, round (0: once)."""
+    """Returns rank, step, graph, node, side (``input``, ``output``), slot, round (0: once)."""
     return {
         "rank": key.rank,
         "step": key.step,
@@ -43,14 +39,12 @@ def key_row(key: TensorKey) -> Row:
 
 
 def meta_row(meta: TensorMeta | None) -> Row:
-    """Element type, shape, bytes; None where unknown."""
     if meta is None:
         return {"dtype": None, "shape": None, "nbytes": None}
     return {"dtype": meta.dtype, "shape": list(meta.shape), "nbytes": meta.nbytes}
 
 
 STATS_COLUMNS = tuple(field.column for field in COLUMNS)
-"""The keys of ``stats_row``."""
 
 
 def stats_row(stats: TensorStats | None) -> Row:
@@ -63,14 +57,13 @@ def stats_row(stats: TensorStats | None) -> Row:
 
 
 def at_least(stats: TensorStats) -> list[str]:
-    """Returns the counts of ``stats_row`` that are lower bounds, because the recorder wrote less: there may be more."""
+    """Returns the counts of ``stats_row`` that are lower bounds, because the recorder wrote less."""
     if stats.counted and not stats.at_least:
         return []  # as of nearly all, and asking for each takes as long as writing it
     return [field.column for field in COLUMNS if field.form is Form.COUNT and stats.is_lower_bound(field.name)]
 
 
 def hit_row(hit: Hit) -> Row:
-    """A hit with everything that was found on its tensor."""
     return {
         **key_row(hit.key),
         "verdict": hit.verdict.name.lower(),
@@ -86,11 +79,10 @@ FLAT_HIT_COLUMNS = (
     *("origin", "watchpoint", "condition", "abbr", "verdict"),
     *("error", "reasons", "parameter", "threshold", "hit", "actual", "detail"),
 )
-"""The keys of ``flat_hit_rows``."""
 
 
 def flat_hit_rows(hit: Hit) -> list[Row]:
-    """One row per parameter of each result (one without parameters gives one row): for CSV and data frames."""
+    """One row per parameter of each result (at least one row a result): for CSV and data frames."""
     rows = []
     for result in hit.results:
         base = {**key_row(hit.key), "origin": hit.origin, **result_row(result)}
@@ -103,7 +95,6 @@ def flat_hit_rows(hit: Hit) -> list[Row]:
 
 
 def result_row(result: WatchResult) -> Row:
-    """Returns what one watchpoint found on one tensor."""
     return {
         "watchpoint": result.watchpoint,
         "condition": result.condition,
@@ -116,12 +107,10 @@ def result_row(result: WatchResult) -> Row:
 
 
 def reasons_of(result: WatchResult) -> tuple[str, ...]:
-    """Returns why nothing could be compared, in words."""
     return reasons(result.error, result.condition, ((param.name, param.value) for param in result.params))
 
 
 def param_row(param: ParamResult) -> Row:
-    """A parameter with its set and actual value."""
     row: Row = {"name": param.name, "value": plain(param.value), "hit": param.hit, "actual": plain(param.actual)}
     if param.quantities:
         row["quantities"] = {name: plain(value) for name, value in param.quantities}
@@ -129,41 +118,27 @@ def param_row(param: ParamResult) -> Row:
 
 
 def coverage_row(coverage: Coverage) -> Row:
-    """Returns what a check looked at."""
     return {
-        "checked": coverage.checked,
-        "unreadable": coverage.unreadable,
-        "not_comparable": coverage.not_comparable,
-        "skipped": coverage.skipped,
-        "by_design": coverage.by_design,
-        "constants": coverage.constants,
+        **row_of(coverage, "checked", "unreadable", "not_comparable", "skipped", "by_design", "constants"),
         "pairs": [{"rank": rank, "step": step} for rank, step in coverage.steps],
     }
 
 
 def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
-    """Parts of a run that could not be looked at; a rank or step of None is not known, or all of them."""
+    """Parts of a run that could not be looked at; None for a rank or step means unknown, or all of them."""
     return [
         {
-            "where": part.where,
-            "why": part.why,
-            "rank": part.rank,
-            "step": part.step,
-            "graph": part.graph,
-            **({"unrecorded": True} if part.unrecorded else {}),
-            **({"incomplete": True} if part.incomplete else {}),
-            **({"unclaimed": True} if part.unclaimed else {}),
+            **row_of(part, "where", "why", "rank", "step", "graph"),
+            **{name: True for name in ("unrecorded", "incomplete", "unclaimed") if getattr(part, name)},
         }
         for part in parts
     ]
 
 
 def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
-    """A watchpoint; ``text`` is what ``--watch`` takes, ``tensors`` how many it looked at."""
+    """A watchpoint; ``text`` is its ``--watch`` text, ``tensors`` the number of tensors it looked at."""
     row = {
-        "id": watchpoint.id,
-        "name": watchpoint.name,
-        "condition": watchpoint.condition,
+        **row_of(watchpoint, "id", "name", "condition"),
         "abbr": CONDITIONS[watchpoint.condition].abbr,
         "text": format_watch(watchpoint),
     }
@@ -171,5 +146,4 @@ def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
 
 
 def frame_row(frame: Frame) -> Row:
-    """An entry of a source stack."""
     return {"file": frame.path, "line": frame.line, "code": frame.code, "framework": frame.framework}

@@ -1,8 +1,8 @@
-"""A graph around a box as characters: boxes in layers from left to right, and lines that can be read in one way only.
+"""A graph around a box as characters: boxes in layers from left to right, and unambiguous lines.
 
-Pure: whoever knows nodes gives names, marks and edges. A line leaves its box at the name, runs along one column between
-two layers, and ends at a row of its own of the box it feeds; lines that cross are drawn with the vertical one on top,
-and lines of different boxes never touch. What does not fit is left out and counted, never squeezed.
+A line leaves its box at the name, runs along one column between two layers, and ends at a row of its own of the box
+it feeds. The vertical one of crossing lines is on top; lines of different boxes never touch. Parts without room are
+left out and counted.
 """
 
 from __future__ import annotations
@@ -17,32 +17,22 @@ import numpy.typing as npt
 from tui_debugger.text.tables import CUT, cut_end, cut_middle, split_name, width_of
 
 LEAST: Final = 8
-"""Cells of the narrowest box: its two sides, and what is left of a name."""
+"""Cells of the narrowest box: its two sides, and the shortest name."""
 _COMFORTABLE: Final = 11
 """Cells that a box should have before another layer is drawn."""
 _MOST: Final = 12
-"""Boxes of a layer at most."""
 _GAP: Final = 7
-"""Cells between two layers, where there is room."""
+"""Cells between two layers, if there is room."""
 _BEYOND: Final = 2
-"""Layers on one side that there may be besides one for each hop: a box that feeds its neighbour stands before it."""
+"""The most layers on a side besides one for each hop: a box stands before the neighbours that it feeds."""
 _WORDS: Final = "producers", "consumers"
-"""The titles of the boxes on the left and on the right."""
 _SWEEPS: Final = 6
 _SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
 @dataclass(frozen=True, slots=True)
 class SketchBox:
-    """A box to be drawn.
-
-    Attributes:
-        name: stands in it; cleaned.
-        mark: one character in its upper edge; empty for none.
-        note: stands beside the mark.
-        foot: stands in its lower edge.
-        important: it stays when others are left out.
-    """
+    """A box with ``mark`` and ``note`` in its upper edge, ``foot`` in its lower; ``important``: the last to go."""
 
     name: str
     mark: str = ""
@@ -53,7 +43,7 @@ class SketchBox:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from a box to another one, by number; ``label`` stands where it ends."""
+    """A line between two boxes, by number; ``label`` stands at its end."""
 
     source: int
     target: int
@@ -64,12 +54,8 @@ class Edge:
 class SketchGraph:
     """A graph that is to be drawn.
 
-    Attributes:
-        boxes: by number.
-        edges: between them; what it takes to reach a box from the middle decides its layer.
-        centre: the box in the middle.
-        hidden: how many more there are that are no boxes, by distance: -1 one hop before the middle.
-        hops: the distance of the farthest box.
+    The distance over ``edges`` to ``centre`` decides the layer of a box; ``hops`` is the greatest one. ``hidden``
+    counts related nodes without a box by distance: -1 is one hop before the middle.
     """
 
     boxes: Sequence[SketchBox]
@@ -81,15 +67,10 @@ class SketchGraph:
 
 @dataclass(frozen=True, eq=False)
 class Ink:
-    """The characters that a sketch is made of.
+    """The characters of a sketch.
 
-    Attributes:
-        edge: corners clockwise from the upper left, a horizontal and a vertical edge, the place where lines leave.
-        centre: the same of the box in the middle.
-        lines: by the sum of their arms.
-        arrow: the end of a line.
-        cut: stands for what is left out of a name.
-        marks: what stands for marks that there are no characters for.
+    ``edge``: corners clockwise from the upper left, a horizontal and a vertical edge, the exit of lines; ``centre``:
+    the same for the middle box. ``lines``: by the sum of their arms. ``marks``: replacements for missing characters.
     """
 
     edge: str
@@ -105,12 +86,11 @@ ASCII: Final = Ink("++++-|+", "####=##", " ---|+++|+++|+++", ">", "..", {"◆": 
 HEAVY: Final = str.maketrans("┌┐┘└─│├╔╗╝╚═║╟", "┏┓┛┗━┃┣" * 2)
 """Makes the edges of the box under a cursor heavy."""
 LEFT, RIGHT, DOWN, UP = 1, 2, 4, 8
-"""The arms of a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedBox:
-    """The place of a box: its first column and row, its size, and its layer (0 in the middle, producers below)."""
+    """The first column and row of a box, its size, and its layer (0 in the middle, producers below)."""
 
     box: int
     x: int
@@ -124,13 +104,8 @@ class PlacedBox:
 class Sketch:
     """A drawn graph.
 
-    Attributes:
-        cells: rows of cells; a wide character is followed by an empty cell.
-        owners: number of the box that each cell belongs to, -1 for lines and blanks.
-        boxes: those that are drawn.
-        edges: those that are drawn, by number.
-        left_out: edges between drawn boxes that are not, because they lead backwards.
-        beyond: the number of boxes that are farther away than there was room for.
+    ``cells`` are rows of cells; a wide character is followed by an empty cell. ``owners``: the box of each cell, -1 for
+    lines and blanks. ``left_out``: undrawn edges that lead backwards. ``beyond`` counts farther boxes without room.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -142,11 +117,9 @@ class Sketch:
 
     @property
     def rows(self) -> list[str]:
-        """The rows as text."""
         return ["".join(row).rstrip() for row in self.cells]
 
     def box(self, number: int) -> PlacedBox | None:
-        """Returns where a box is; None where it is not drawn."""
         return next((each for each in self.boxes if each.box == number), None)
 
     def at(self, x: int, y: int) -> int:
@@ -155,13 +128,7 @@ class Sketch:
         return int(self.owners[y, x]) if inside else -1
 
     def beside(self, number: int, layers: int, rows: int) -> int:
-        """Returns the box that an arrow key leads to from one; the same where there is none.
-
-        Args:
-            number: the box.
-            layers: -1 to the left, 1 to the right, 0 within the layer.
-            rows: -1 up, 1 down.
-        """
+        """Returns the box of an arrow key (``layers``: -1 left, 1 right; ``rows``: -1 up, 1 down), or the same box."""
         here = self.box(number)
         if here is None:
             return number
@@ -179,9 +146,9 @@ class Sketch:
 
 
 def layers_of(count: int, edges: Sequence[Edge], centre: int, deepest: int) -> dict[int, int]:
-    """Returns the layer of every box that leads to the one in the middle (below 0), or that it leads to (above 0).
+    """Returns the layer of every box that leads to the middle (below 0), or is fed by it (above 0).
 
-    A box stands before everything that it feeds, where that needs no more than ``deepest`` layers on a side.
+    A box stands before everything that it feeds, if that needs no more than ``deepest`` layers on a side.
     """
     found = {centre: 0}
     for sign in (-1, 1):
@@ -204,7 +171,7 @@ def layers_of(count: int, edges: Sequence[Edge], centre: int, deepest: int) -> d
 
 @dataclass(slots=True)
 class _LayerItem:
-    """What takes rows of a layer: a box, a line that passes it (``box`` -1), or the words about what is left out."""
+    """An item with rows in a layer: a box, a passing line (``box`` -1), or the words about left-out boxes."""
 
     box: int
     layer: int
@@ -212,22 +179,20 @@ class _LayerItem:
     source: int = -1
     words: str = ""
     ports: list[tuple[_LayerItem, int]] = field(default_factory=list)
-    """What feeds it and the number of the edge (of a passing line -1), from the top."""
+    """The feeding items and the number of the edge (-1 for a passing line), from the top."""
     y: int = 0
 
     @property
     def exit(self) -> int:
-        """The row where lines leave."""
         return self.y + (1 if self.box >= 0 else 0)
 
     def port(self, at: int) -> int:
-        """The row where a line arrives."""
         return self.y + (1 + at if self.box >= 0 else 0)
 
 
 @dataclass(slots=True)
 class _LineNet:
-    """All lines from one item to the next layer, and the column that they run along (-1: straight on)."""
+    """All lines from one item to the next layer, and their column (-1: straight on)."""
 
     source: _LayerItem
     targets: list[tuple[_LayerItem, int]]
@@ -248,14 +213,7 @@ class _LineNet:
 
 
 def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICODE) -> Sketch:
-    """Draws boxes around one of them; never wider or higher than asked for, and always the one in the middle.
-
-    Args:
-        graph: what is drawn.
-        width: cells.
-        height: lines, three at least.
-        ink: the characters.
-    """
+    """Draws boxes around the one in the middle, never wider or higher than asked (``height`` at least three lines)."""
     layers = layers_of(len(graph.boxes), graph.edges, graph.centre, graph.hops + _BEYOND)
     left, right = min(layers.values()), max(layers.values())
     for comfortable in (_COMFORTABLE, LEAST):
@@ -280,7 +238,7 @@ def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICO
 
 
 class _SketchPlan:
-    """One try: so many layers, so many boxes in each."""
+    """One try, with fixed numbers of layers and of boxes in each."""
 
     def __init__(
         self, graph: SketchGraph, layers: Mapping[int, int], span: tuple[int, int], most: int, ink: Ink
@@ -308,7 +266,7 @@ class _SketchPlan:
                 items.append(_LayerItem(-1, layer, 1, words=f"{more[layer]:,}"))
 
     def _chosen(self, layers: Mapping[int, int], most: int, more: dict[int, int]) -> dict[int, int]:
-        """Returns the boxes that are drawn, by layer from the middle outwards; counts those that are not."""
+        """Returns the drawn boxes by layer from the middle outwards; counts the others in ``more``."""
         shown = {self.centre: 0}
         for sign in (-1, 1):
             for layer in range(sign, (self.first if sign < 0 else self.last) + sign, sign):
@@ -324,7 +282,6 @@ class _SketchPlan:
         return any(mine == box and shown.get(other, sign) * sign >= 0 and other in shown for mine, other in ends)
 
     def _connect(self) -> None:
-        """Makes the ports, and the items of lines that pass layers."""
         passing: dict[tuple[int, int], _LayerItem] = {}
         for number in self.drawn:
             edge = self.all_edges[number]
@@ -342,7 +299,7 @@ class _SketchPlan:
     # -- order within layers -------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Orders every layer by where its neighbours are, forth and back, and keeps the order with fewest crossings."""
+        """Orders layers by their neighbours, forth and back, and keeps the order with fewest crossings."""
         best = self._snapshot()
         fewest = self._crossings()
         for sweep in range(_SWEEPS):
@@ -386,7 +343,7 @@ class _SketchPlan:
     # -- rows ----------------------------------------------------------------------------------------
 
     def place(self, height: int) -> bool:
-        """Gives every item its row; False where a layer does not fit."""
+        """Gives every item its row; False if a layer does not fit."""
         if any(sum(item.height for item in items) > height for items in self.layers.values()):
             return False
         self._stack(0, {}, height)
@@ -410,7 +367,7 @@ class _SketchPlan:
         return True
 
     def _stack(self, layer: int, rows: Mapping[int, list[int]], height: int) -> None:
-        """Puts items below each other, each as near as can be to the rows of what it is connected with."""
+        """Stacks items, each as near as can be to the rows of its connected items."""
         items = self.layers[layer]
         spare = height - sum(item.height for item in items)
         space = 1 if spare >= len(items) - 1 else 0
@@ -429,7 +386,7 @@ class _SketchPlan:
     # -- lines ---------------------------------------------------------------------------------------
 
     def _route(self, base: int, height: int) -> bool:
-        """Gives the lines their columns, moving a layer a little where they would lie on top of each other."""
+        """Gives lines their columns; moves a layer a little where lines would overlap."""
         order = [*range(-1, self.first - 1, -1), *range(self.last)]
         for gap in order:  # gap n lies between the layers n and n + 1; the layer farther from the middle moves
             movable = self.layers[gap if gap < 0 else gap + 1]
@@ -456,7 +413,7 @@ class _SketchPlan:
     # -- columns -------------------------------------------------------------------------------------
 
     def fit(self, width: int, comfortable: int) -> bool:
-        """Shares the width among boxes and gaps; False where boxes get less than asked for, or than they need."""
+        """Shares the width among boxes and gaps; False if boxes get less than asked for, or than they need."""
         for gap in range(self.first, self.last):
             tracks = max((net.track for net in self.nets[gap]), default=-1) + 1
             self.gaps[gap] = tracks + 2
@@ -486,13 +443,11 @@ class _SketchPlan:
         return max(name, edges, LEAST - 2) + 2
 
     def _labels(self, item: _LayerItem) -> int:
-        """Cells that the labels of the lines into a box take, with a blank."""
         return max((width_of(self.all_edges[n].label) + 1 for _, n in item.ports if self.all_edges[n].label), default=0)
 
     # -- drawing -------------------------------------------------------------------------------------
 
     def draw(self) -> Sketch:
-        """Draws what was placed and fitted."""
         x: dict[int, int] = {}
         at = 0
         for layer in range(self.first, self.last + 1):
@@ -542,7 +497,7 @@ class _SketchPlan:
             canvas.write(x + width - 1, item.exit, edge[6], item.box)
 
     def _name_rows(self, name: str, width: int, rows: int) -> list[str]:
-        """Returns a name in rows: in two, where one is too short for it."""
+        """Returns a name in one row, or in two if one is too short."""
         head, tail = split_name(name)
         if width_of(name) <= width or rows < 2 or not head or not 0 < width_of(tail) <= width:
             return [cut_middle(name, width, self.ink.cut), *[""] * (rows - 1)]
@@ -559,7 +514,7 @@ def _output_rows(items: Iterable[_LayerItem]) -> dict[int, list[int]]:
 
 
 def _rising(wanted: Sequence[float]) -> list[float]:
-    """Returns the numbers nearest to some others that never fall (pool adjacent violators)."""
+    """Returns the nearest numbers that never fall (pool adjacent violators)."""
     pools: list[tuple[float, int]] = []
     for value in wanted:
         pools.append((value, 1))
@@ -570,7 +525,7 @@ def _rising(wanted: Sequence[float]) -> list[float]:
 
 
 def _clamp(items: Sequence[_LayerItem], base: int, height: int) -> None:
-    """Moves a layer, of which there is room for all, to between two rows."""
+    """Moves a layer into the given rows; the caller makes sure that it fits."""
     least = base
     for item in items:
         item.y = max(item.y, least)
@@ -582,9 +537,9 @@ def _clamp(items: Sequence[_LayerItem], base: int, height: int) -> None:
 
 
 def _assign(nets: Sequence[_LineNet]) -> bool:
-    """Gives lines columns so that none lies on another; False where that cannot be.
+    """Gives lines columns without overlaps; False if that cannot be.
 
-    Where a line leaves on the row on which another arrives, it has to turn before the other one comes.
+    A line that leaves on the row where another arrives has to turn before the other one comes.
     """
     before: dict[int, set[int]] = {n: set() for n in range(len(nets))}
     exits = {net.source.exit: n for n, net in enumerate(nets)}
@@ -629,7 +584,7 @@ class _SketchCanvas:
         return tuple(map(tuple, self._cells))
 
     def write(self, x: int, y: int, text: str, owner: int = -1) -> None:
-        """Writes text; a wide character takes two cells, a mark that combines goes to the one before it."""
+        """Writes text; a wide character takes two cells, a combining mark joins the character before it."""
         row = self._cells[y]
         for character in text:
             cells = width_of(character)
@@ -646,7 +601,7 @@ class _SketchCanvas:
             self._cells[y][at] = self._ink.lines[LEFT | RIGHT]
 
     def net(self, net: _LineNet, start: int, end: int) -> None:
-        """Draws all lines from one item: ``start`` and ``end`` are the first and the last cell between the layers."""
+        """Draws all lines from one item; ``start`` and ``end`` are the first and the last cell between the layers."""
         self._number += 1
         turn = start + 1 + net.track if net.track >= 0 else end
         self._across(start, turn, net.source.exit, (True, net.track < 0))
@@ -661,7 +616,7 @@ class _SketchCanvas:
                 self._cells[row][end] = self._ink.arrow
 
     def _across(self, start: int, end: int, y: int, goes_on: tuple[bool, bool]) -> None:
-        """Draws a horizontal line; ``goes_on``: it comes from the left of the first cell, leads on from the last."""
+        """Draws a horizontal line; ``goes_on``: it continues left of the first cell, right of the last one."""
         for x in range(start, end + 1):
             left, right = x > start or goes_on[0], x < end or goes_on[1]
             self._put(x, y, (LEFT if left else 0) | (RIGHT if right else 0))

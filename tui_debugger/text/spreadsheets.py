@@ -1,8 +1,7 @@
-"""Tables for spreadsheets: the one place that writes rows for people as .csv, and as workbooks (.xlsx).
+"""Tables for spreadsheets: the one place that writes rows for people as .csv, and as workbooks (.xlsx, by openpyxl).
 
-Whatever a name contains, it is no formula. Files in a format that others defined, and that a program reads back
-(statistic.csv, the index of a converted dump), are written as they must be by their own writers. Workbooks alone need
-openpyxl.
+No name becomes a formula. Files in a foreign format (statistic.csv, the index of a converted dump) have their own
+writers.
 """
 
 from __future__ import annotations
@@ -27,24 +26,16 @@ class _Sink(Protocol):
 
 
 class CsvTable:
-    """Writes rows of a .csv; every cell goes through :func:`cell_text`.
-
-    Args:
-        file: where to.
-        for_lines: every row is one line that ends as lines of this system do, for a pipe into grep or head; else line
-            breaks inside a cell stay.
-    """
+    """Writes rows of a .csv; ``for_lines``: each row is one line for grep or head, else cells keep line breaks."""
 
     def __init__(self, file: _Sink, *, for_lines: bool = False) -> None:
         self._out = csv.writer(file, lineterminator="\n" if for_lines else "\r\n")
         self._text = _cell_in_a_line if for_lines else cell_text
 
     def row(self, cells: Iterable[object]) -> None:
-        """Writes one row."""
         self._out.writerow(map(self._text, cells))
 
     def rows(self, rows: Iterable[Iterable[object]]) -> None:
-        """Writes several rows."""
         self._out.writerows(map(self._text, cells) for cells in rows)
 
 
@@ -52,8 +43,8 @@ def cell_text(value: object) -> str:
     """Returns one cell of a .csv.
 
     Text that a spreadsheet would take for a formula gets a leading apostrophe, unless it is a number; control
-    characters become visible ones, line breaks stay. Numbers are written so that they read back as they are, NaN and
-    Inf as ``nan``, ``inf`` and ``-inf``, which numpy and pandas take for numbers.
+    characters become visible, line breaks stay. Numbers read back unchanged; NaN and Inf are ``nan``, ``inf`` and
+    ``-inf``, which numpy and pandas read.
     """
     if value is None:
         return ""
@@ -81,14 +72,12 @@ def _is_number(text: str) -> bool:
 
 
 MOST_ROWS = 1_048_575
-"""Rows of a sheet below its titles; what is more goes on in a second sheet."""
+"""Rows of a sheet below its titles; further rows go on in a second sheet."""
 _MOST_CHARACTERS: Final = 32_767
-"""The most that a cell holds."""
 _HEAD_FILL: Final = "D9D9D9"
 
 
 def has_openpyxl() -> bool:
-    """Tells whether workbooks can be written."""
     try:
         import openpyxl  # noqa: F401
     except ImportError:
@@ -97,12 +86,7 @@ def has_openpyxl() -> bool:
 
 
 def require_openpyxl(path: Path, instead: str) -> None:
-    """Raises TdbgError where workbooks cannot be written.
-
-    Args:
-        path: the workbook.
-        instead: what works without it, such as ``use --csv``.
-    """
+    """Raises TdbgError without openpyxl; ``instead`` is its hint, such as ``use --csv``."""
     if not has_openpyxl():
         raise TdbgError(
             "writing .xlsx needs openpyxl, which is not installed",
@@ -112,12 +96,7 @@ def require_openpyxl(path: Path, instead: str) -> None:
 
 
 class Workbook:
-    """A workbook whose sheets are filled side by side; a sheet that is full goes on in another one.
-
-    Args:
-        sheets: the titles of the columns of each sheet, by its name.
-        widths: the widths of its columns in characters, likewise; openpyxl's own without.
-    """
+    """A workbook whose sheets are filled side by side; a full sheet goes on in another one."""
 
     def __init__(self, sheets: Mapping[str, Sequence[str]], widths: Mapping[str, Sequence[int]] | None = None) -> None:
         from openpyxl import Workbook as Book
@@ -129,7 +108,6 @@ class Workbook:
         self._rows = Counter[str]()
 
     def append(self, sheet: str, row: Iterable[object]) -> None:
-        """Adds a row to a sheet."""
         full, rest = divmod(self._rows[sheet], MOST_ROWS)
         if full and not rest:
             self._pages[sheet] = self._page(sheet, f"{sheet}_{full + 1}")
@@ -138,7 +116,6 @@ class Workbook:
         page.append([_cell(page, value) for value in row])
 
     def save(self, file: BinaryIO) -> None:
-        """Writes the workbook."""
         self._book.save(file)
 
     def _page(self, sheet: str, name: str) -> Any:
@@ -166,7 +143,7 @@ def _title_cells(page: Any, titles: Sequence[str]) -> Iterator[Any]:
 
 
 def _cell(page: Any, value: object) -> object:
-    """A value as a cell: text stays text, whatever it begins with; no cell holds NaN or Inf as a number."""
+    """Returns a cell: text stays text, even if it looks like a formula; NaN and Inf become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else _as_text(page, "-Inf")
     if not isinstance(value, str):

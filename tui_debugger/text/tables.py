@@ -1,8 +1,8 @@
-"""Tables and sentences that fit a terminal: how wide text is, how it is cut, which columns stay, where lines break.
+"""Tables and sentences that fit a terminal: width of text, cuts, choice of columns, line breaks.
 
-Nothing is ever cut in a pipe or a file. On a terminal no line is wider than it: names lose their middle and keep the
-number of their operator and their slot, because these tell rows apart; columns that do not fit are left out, the least
-important ones first, and named below the table.
+Nothing is cut in a pipe or a file. On a terminal no line is wider than it: names lose their middle and keep the
+number of their operator and their slot, which tell rows apart; the least important columns without room are left
+out and named below the table.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import Final
 from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
 
 GAP: Final = "  "
-"""Between two columns."""
 CUT: Final = "…"
 _LEAST_NAME: Final = 30, 18
 _LEAST_TEXT: Final = 14, 8
-"""Cells that a cut name, a cut text should have left: before it is less, columns are left out. It may become as little
-as the second number where that keeps an important column."""
+"""The least cells of a cut name or text before columns are left out; the second number if it saves an important one."""
 IMPORTANT: Final = 7
-"""The weight from which on a column is important."""
+"""The least weight of an important column."""
 
 
 # -- how wide text is ------------------------------------------------------------------------------
@@ -37,14 +35,11 @@ _WIDER: Final = (
     (0x1D300, 0x1D376),
     (0x1F000, 0x1FAFF),
 )
-"""Symbols that newer versions of Unicode than Python's may call wide, and that terminals draw in two cells."""
+"""Symbols that terminals draw in two cells, and newer versions of Unicode than Python's may call wide."""
 
 
 def width_of(text: str) -> int:
-    """Returns the cells that a cleaned text takes, and never less than a terminal uses for it.
-
-    Marks that combine with the character before them take none, wide characters two.
-    """
+    """Returns the cells of a cleaned text, never less than a terminal uses."""
     return len(text) if text.isascii() else _wide(text)
 
 
@@ -66,7 +61,6 @@ def _cells(character: str) -> int:
 
 
 def _first(text: str, width: int) -> str:
-    """Returns as much of the beginning as fits."""
     used = 0
     for at, character in enumerate(text):
         used += _cells(character)
@@ -76,7 +70,7 @@ def _first(text: str, width: int) -> str:
 
 
 def _last(text: str, width: int) -> str:
-    """Returns as much of the end as fits; no mark without the character that it stands on."""
+    """Returns the end of the text that fits; no combining mark without its character."""
     used = 0
     for at in range(len(text) - 1, -1, -1):
         used += _cells(text[at])
@@ -90,13 +84,12 @@ def _last(text: str, width: int) -> str:
 
 
 class Cut(Enum):
-    """The ways in which the cells of a column become narrower."""
+    """How the cells of a column become narrower."""
 
     NEVER = "never"
     END = "end"
     """Text: its end is left out."""
     FOLD = "fold"
-    """Text of which nothing may be lost: it goes on in the next line."""
     MIDDLE = "middle"
     """Names: the number of the operator and the slot stay."""
 
@@ -106,7 +99,6 @@ _TELLING: Final = re.compile(r"(?:[-_.]?[a-z]{0,8}\d+)?(?::[a-z]{1,8}:\d+(?:#\d+
 
 
 def cut_end(text: str, width: int, mark: str = CUT) -> str:
-    """Returns the beginning of a text with a mark, when it does not fit."""
     if width_of(text) <= width:
         return text
     return _first(text, width - width_of(mark)) + mark if width >= width_of(mark) else _first(text, width)
@@ -121,16 +113,13 @@ def split_name(name: str) -> tuple[str, str]:
 
 _RANK: Final = re.compile(r"rank \d+ ")
 _LEAST_NUMBERED: Final = 12
-"""Cells from which on a name keeps the numbers of its layers."""
+"""From this number of cells on a name keeps the numbers of its layers."""
 NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
-"""A number between dots: which layer it is tells ``layers.7.mlp.weight`` from its like."""
+"""A number between dots, the number of the layer: it tells ``layers.7.mlp.weight`` from similar names."""
 
 
 def kept_parts(name: str, width: int) -> list[tuple[int, int]]:
-    """Returns the parts of a longer name that are left where so many characters fit with a sign between the parts.
-
-    Both ends, of the end more; where a number between dots would be lost, the numbers and the end.
-    """
+    """Returns the parts of a name that remain: both ends, or the numbers between dots and the end."""
     tail = (width - 1) * 2 // 3
     ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
     numbers = [found.span() for found in NUMBER.finditer(name)] if "/" not in name else []
@@ -154,7 +143,7 @@ def kept_parts(name: str, width: int) -> list[tuple[int, int]]:
 
 
 def cut_middle(name: str, width: int, mark: str = CUT) -> str:
-    """Returns a name without its middle, when it does not fit: whole parts of the path where they are enough.
+    """Returns a name without its middle, if it does not fit: whole parts of the path if they are enough.
 
     ``Default/…/norm-RowNorm/Div-op385:out:0``, ``…/Div-op385:out:0``, ``SoftmaxC…ts-op12:out:0``, ``…-op12:out:0``,
     ``rank 1 …7….fc.weight``.
@@ -177,7 +166,6 @@ def cut_middle(name: str, width: int, mark: str = CUT) -> str:
 
 
 def _cut_own(text: str, width: int, mark: str) -> str:
-    """Returns the last part of a name without its middle."""
     room = width - width_of(mark)
     if room < 1:
         return _last(text, width)
@@ -199,13 +187,8 @@ def _cut_own(text: str, width: int, mark: str) -> str:
 class Column:
     """A column of a table.
 
-    Attributes:
-        title: what stands above it.
-        right: whether it is aligned to the right.
-        cut: how its cells become narrower.
-        weight: how important it is: where there is no room the column with the least weight goes first, the last one
-            of these. One of the greatest weight always stays; for an important one names are cut shorter.
-        label: what it is called among those that were left out; empty: its title.
+    Without room the column with the least ``weight`` goes first, the last of equal ones; one of the greatest weight
+    always stays, and names are cut shorter for an important one. ``label``: its name among left-out columns.
     """
 
     title: str
@@ -216,11 +199,10 @@ class Column:
 
     @property
     def called(self) -> str:
-        """Returns what it is called among those that were left out."""
         return self.label or self.title
 
     def least(self, width: int, *, tight: bool = False) -> int:
-        """Returns the cells that it should have left of its width; ``tight``: for the sake of important columns."""
+        """Returns the least width for ``width`` cells; ``tight``: for the sake of important columns."""
         if self.cut is Cut.NEVER:
             return width
         return min(width, (_LEAST_NAME if self.cut is Cut.MIDDLE else _LEAST_TEXT)[tight])
@@ -238,13 +220,7 @@ Row = Sequence[str] | FullWidthLine
 
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Terminal | None = None) -> list[Pieces]:
-    """Returns a table as lines: aligned columns, two blanks between them, below a line of titles where there are some.
-
-    Args:
-        columns: of the table.
-        rows: cells as text, of which some may have a meaning; they are made safe here.
-        terminal: where it has to fit; None: everything stays whole.
-    """
+    """Returns a table as lines, safe to print; with ``terminal`` None everything stays whole."""
     titles = tuple(column.title for column in columns)
     lines = [
         row if isinstance(row, FullWidthLine) else pieces_of(tuple(row))
@@ -279,7 +255,6 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
 
 
 def more_columns(names: Sequence[str]) -> str:
-    """Returns what is said of columns that were left out."""
     return f"more columns: {', '.join(names)} (wider terminal or --json)"
 
 
@@ -300,7 +275,7 @@ def _kept(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[i
 
 
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], room: int) -> list[int]:
-    """Returns widths that fit: those that can be cut share what the others leave, none gets more than it needs."""
+    """Returns widths that fit: columns that can be cut share the rest, and none gets more than it needs."""
     found = list(widths)
     left = room - len(GAP) * (len(kept) - 1)
     flexible = [at for at in kept if columns[at].cut is not Cut.NEVER]
@@ -315,7 +290,6 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
 
 
 def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
-    """Returns a cell that fits, in lines."""
     if width_of(cell) <= width:
         return [cell]
     meaning = getattr(cell, "meaning", None)
@@ -325,7 +299,6 @@ def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
 
 
 def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:
-    """Returns a line; no blanks stand at its end."""
     pieces: list[str] = []
     text = gap = ""
     for at in kept:
@@ -351,13 +324,7 @@ def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int,
 
 
 def fold(line: Line, terminal: Terminal | None, hang: int | None = None) -> list[Pieces]:
-    """Returns a sentence in lines that fit, broken at blanks; a longer word is broken after a slash, else anywhere.
-
-    Args:
-        line: the sentence; it is made safe here.
-        terminal: where it has to fit; None: it stays one line.
-        hang: blanks before the lines after the first; None: two more than the first has.
-    """
+    """Returns a sentence in lines that fit, safe to print, broken at blanks; ``hang``: blanks before later lines."""
     pieces = pieces_of(line)
     if terminal is None:
         return [pieces]
@@ -387,7 +354,7 @@ def fold(line: Line, terminal: Terminal | None, hang: int | None = None) -> list
 
 
 def _part(pieces: Pieces, start: int, stop: int) -> Pieces:
-    """Returns the characters from one place of a line to another, with their meaning."""
+    """Returns a slice of a line's characters, with their meaning."""
     found = []
     at = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Tensors, their steps and their graphs as text: type, shape, where the values lie, and what is wrong with them."""
+"""Tensors, their steps and their graphs as text: type, shape, range of values, and defects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 BEFORE_FIRST = "start"
-"""The word in place of the number of the stop before the first step."""
+"""The word for the stop before the first step, in place of a number."""
 
 
 def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
-    """Returns ``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a live training."""
+    """Returns ``3``; ``3#2`` for its second run; ``start`` for values before the first step of a live training."""
     return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
 
 
@@ -37,19 +37,18 @@ def ranks_text(ranks: Collection[int]) -> str:
 
 
 def _spans(numbers: Collection[int]) -> list[str]:
-    """Returns a text for each row of numbers that follow each other."""
     spans = runs(sorted(each for each in numbers if each >= 0))
     before = [BEFORE_FIRST for each in numbers if each < 0]
     return [*before, *(str(first) if first == last else f"{first}–{last}" for first, last in spans)]
 
 
 def run_text(key: TensorKey) -> str:
-    """Returns the step of a tensor, and which writing of it: ``3``, ``3#2``."""
+    """Returns the step of a tensor with its round: ``3``, ``3#2``."""
     return step_text(key.step, key.round)
 
 
 def order_text(steps: Sequence[int], most: int = 0) -> str:
-    """Returns steps in the order in which they ran, ``2,1,4,3``; of more than ``most`` (0: all) the first ones."""
+    """Returns steps in the order in which they ran, ``2,1,4,3``; at most the first ``most`` (0: all)."""
     if most and len(steps) > most:
         return f"{brief(steps[:most])},…"
     return brief(steps)
@@ -59,10 +58,7 @@ _NUMBER = re.compile(r"\d+$")
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Returns the shortest text that tells graphs apart: the number at the end of the name, else the name.
-
-    The number is what ``--graph`` takes, too.
-    """
+    """Returns the shortest text that tells graphs apart: the number at the end (as for ``--graph``), or the name."""
     every = sorted(set(names))
     numbers = [match[0] for name in every if (match := _NUMBER.search(name)) is not None]
     if len(numbers) == len(every) == len(set(numbers)):
@@ -71,13 +67,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
-    """Returns ``train.py:53  e = self.log(x)``: the user's own lines, innermost first; else those of the framework.
+    """Returns ``train.py:53  e = self.log(x)``: the user's own lines, innermost first, else the framework's.
 
-    Args:
-        stack: innermost frame first.
-        of: the node whose stack it is.
-        node: the node it is shown for; when that is another one, the first line says so.
-        lines: how many at most.
+    The first line names ``of``, the node of the stack, if it differs from ``node``.
     """
     frames = [frame for frame in stack if not frame.context]
     own = [frame for frame in frames if not frame.framework] or frames
@@ -98,13 +90,13 @@ def slot_text(key: TensorKey) -> str:
 
 
 def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Returns a tensor and its node as ``find_node`` takes them: ``NODE:out:0``, if needed ``GRAPH/NODE:out:0#1``."""
+    """Returns a tensor as ``find_node`` takes it: ``NODE:out:0``, if needed ``GRAPH/NODE:out:0#1``."""
     graph = f"{key.graph}/" if with_graph else ""
     return f"{graph}{key.node}:{slot_text(key)}"
 
 
 def round_text(round: int, rounds: int = 0) -> str:  # noqa: A002 - see TensorKey
-    """Returns ``#2``, or ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
+    """Returns ``#2``, or ``#2 of 3`` with ``rounds``; empty for a tensor that was written once."""
     return (f"#{round} of {rounds}" if rounds else f"#{round}") if round else ""
 
 
@@ -123,7 +115,6 @@ def short(value: float | None) -> str:
 
 
 def index_text(index: Sequence[int]) -> str:
-    """Returns ``[0, 3]``."""
     return f"[{', '.join(map(str, index))}]"
 
 
@@ -133,18 +124,11 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def type_text(meta: TensorMeta | None) -> str:
-    """Returns ``float32 8×10``; empty where it is not known."""
     return f"{clean(meta.dtype)} {shape_text(meta.shape)}" if meta is not None else ""
 
 
 def amount(stats: TensorStats, name: str, shown: Callable[[int], str] = count) -> str:
-    """Returns a count of a tensor as text: ``3``; ``≥ 3`` where there may be more, ``–`` where it is not known.
-
-    Args:
-        stats: of the tensor.
-        name: of the count: ``nan``, ``inf``, ``zero`` ...
-        shown: how an exact count is written.
-    """
+    """Returns a count of a tensor: ``3``; ``≥ 3`` for a lower bound, ``–`` if unknown."""
     value = int(getattr(stats, name))
     if not stats.is_lower_bound(name):
         return shown(value)
@@ -157,19 +141,15 @@ def grouped(value: int) -> str:
 
 
 NOT_FINITE: Final = (("NaN", "nan"), ("+Inf", "pos_inf"), ("-Inf", "neg_inf"))
-"""The kinds of bad values, and the statistics that count them."""
 
 
 def flags(stats: TensorStats) -> str:
-    """Returns what should not be there, ``NaN! 3 +Inf! 1``; empty for a finite tensor."""
+    """Returns ``NaN! 3 +Inf! 1``; empty for a finite tensor."""
     return " ".join(f"{word}! {amount(stats, name, grouped)}" for word, name in NOT_FINITE if getattr(stats, name))
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:
-    """Returns the pieces of the line: type, shape, count, bars, range, mean, deviation, and what else there is to say.
-
-    There are always eight, so that several tensors can stand below each other. Unknown ones are empty.
-    """
+    """Returns the eight pieces of a line: type, shape, count, bars, range, mean, deviation, remarks; some empty."""
     dtype, shape = (clean(meta.dtype), shape_text(meta.shape)) if meta is not None else ("", "")
     if stats is None:
         elements = f"n={math.prod(meta.shape):,}" if meta is not None else ""
@@ -189,12 +169,11 @@ def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: His
 
 
 def tensor_line(meta: TensorMeta | None, stats: TensorStats | None) -> str:
-    """Returns the line as text, safe to print."""
     return " ".join(part for part in tensor_parts(meta, stats, None) if part)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns lines of pieces below each other, one blank between them; columns that are empty take no room."""
+    """Returns aligned lines of pieces, one blank between them; empty columns take no room."""
     columns = max(map(len, rows), default=0)
     widths = [max((len(row[i]) for row in rows if i < len(row) - 1), default=0) for i in range(columns)]
     kept = [i for i in range(columns) if any(i < len(row) and row[i] for row in rows)]

@@ -1,4 +1,4 @@
-"""Values of a tensor as text, and slice text such as ``[0, :, 3:9, -1]``: the 2-D window of an N-D tensor to show."""
+"""Values of a tensor as text, and slices such as ``[0, :, 3:9, -1]``: the 2-D window of an N-D tensor to show."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A checked slice of a tensor of known shape.
-
-    Attributes:
-        entries: one per dimension: an index (never negative) or a range of indices, possibly running backwards.
-        text: canonical text, parses to an equal slice.
-    """
+    """A checked slice: an index (never negative) or a range (maybe backwards) per dimension, and its canonical text."""
 
     entries: tuple[int | range, ...]
     text: str
@@ -45,7 +40,7 @@ class Slice:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the window: as many numbers as there are free dimensions."""
+        """The shape of the window, one number per free dimension."""
         return tuple(len(entry) for entry in self.entries if isinstance(entry, range))
 
     def index(self, *cell: int) -> tuple[int, ...]:
@@ -55,25 +50,14 @@ class Slice:
 
 
 def default_slice(shape: Sequence[int]) -> str:
-    """Returns the first plane: the last two dimensions free, index 0 in the others.
-
-    A dimension without elements cannot be indexed, so it is free in place of another one. With more than two
-    such dimensions no slice is possible; ``parse_slice`` then says that the tensor is empty.
-    """
+    """Returns the first plane: the last two dimensions free, index 0 in the others; empty dimensions are free."""
     order = sorted(range(len(shape)), key=lambda i: (shape[i] != 0, -i))
     free = set(order[:MAX_FREE])
     return "[" + ", ".join(":" if i in free else "0" for i in range(len(shape))) + "]"
 
 
 def parse_slice(text: str, shape: Sequence[int]) -> Slice:
-    """Reads slice text for a tensor of this shape.
-
-    Entries are separated by commas: an index, or ``:``, ``a:b``, ``a:b:k`` by Python's rules (open ends, negative
-    numbers), or once ``...`` for all dimensions not written. The brackets may be left out.
-
-    Raises:
-        BadSliceError: not a slice, too many or too few entries, more than two free dimensions, out of bounds.
-    """
+    """Reads slice text; brackets are optional, ``...`` stands for the missing dimensions. Raises BadSliceError."""
     words = _words(text)
     words = _expand(words, len(shape), text)
     entries = tuple(_entry(word, size, i, text) for i, (word, size) in enumerate(zip(words, shape, strict=True)))
@@ -85,12 +69,10 @@ def parse_slice(text: str, shape: Sequence[int]) -> Slice:
 
 
 def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
-    """Returns the window as a view (no copy, at most two dimensions) of an array of the slice's shape."""
     return part_of(array, window.entries)
 
 
 def range_text(entry: range) -> str:
-    """Returns a range of indices as an entry of a slice."""
     if not entry:
         return "0:0"
     stop = "" if entry.stop < 0 else str(entry.stop)
@@ -160,7 +142,7 @@ LARGE = 1e6
 
 
 class Family(Enum):
-    """The way in which the elements of an array are written."""
+    """How the elements of an array are written."""
 
     BOOL = "bool"
     INT = "int"
@@ -177,27 +159,20 @@ class CellKind(IntEnum):
     NAN = 2
     INF = 3
     OUTSIDE = 4
-    """A difference beyond what is allowed."""
+    """A difference beyond the tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """The form of floating-point cells.
-
-    Attributes:
-        precision: digits after the point, 0 to 10.
-        scientific: always with an exponent.
-    """
+    """The form of floating-point cells: ``precision`` (0 to 10) digits after the point; ``scientific``: always."""
 
     precision: int = 4
     scientific: bool = False
 
     def finer(self, by: int) -> NumberFormat:
-        """Returns the format with ``by`` more digits, kept within 0 to 10."""
         return replace(self, precision=min(MAX_PRECISION, max(0, self.precision + by)))
 
     def toggled(self) -> NumberFormat:
-        """Returns the other of decimal and scientific."""
         return replace(self, scientific=not self.scientific)
 
 
@@ -211,7 +186,7 @@ def family(dtype: np.dtype[Any]) -> Family:
 
 
 def float_text(value: float, form: NumberFormat) -> str:
-    """Returns one number. A value that is not zero never reads as zero, so tiny ones go scientific by themselves."""
+    """Returns one number. A nonzero value never reads as zero: tiny ones become scientific."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -244,12 +219,7 @@ def _complex_kind(value: complex) -> CellKind:
 
 
 def format_window(window: Array, form: NumberFormat) -> list[list[tuple[str, CellKind]]]:
-    """Returns texts and kinds of a 2-D window, row by row.
-
-    Args:
-        window: the visible cells only, shape (rows, columns); any element type.
-        form: for floating-point and complex elements.
-    """
+    """Returns texts and kinds of the visible window, shape (rows, columns), row by row."""
     kind = family(window.dtype)
     if kind is Family.FLOAT:
         wide = window.astype(np.float64)
@@ -265,13 +235,12 @@ def format_window(window: Array, form: NumberFormat) -> list[list[tuple[str, Cel
 
 
 def exact_text(value: Any) -> str:
-    """Returns a scalar with every digit it has: the shortest text that reads back to the same value of its type."""
+    """Returns a scalar with every digit: the shortest text that reads back to the same value of its type."""
     text = str(value)
     return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, clean(text))
 
 
 MOST_BYTES: Final = 16
-"""Of longer elements (text), the first ones are shown."""
 _MOST_BINARY: Final = 16
 """Bits up to which an integer is written out."""
 _SCALE: Final = "float8_e8m0fnu"
@@ -279,11 +248,7 @@ _SCALE: Final = "float8_e8m0fnu"
 
 
 def bits_text(value: Any) -> str:
-    """Returns bytes as they lie in memory (little end first), as one hexadecimal number, and what the bits mean.
-
-    Args:
-        value: one element, a numpy scalar of any type.
-    """
+    """Returns the bytes of a numpy scalar (little end first) as one hexadecimal number, and the meaning of the bits."""
     element = np.asarray(value)
     kind = family(element.dtype)
     if kind is Family.COMPLEX:
@@ -331,7 +296,7 @@ def _fields(element: Any, number: int) -> list[str]:
 
 
 def _format(dtype: DType) -> tuple[int, int, int] | None:
-    """Returns the bits of exponent and mantissa, and the exponent of the smallest normal number; None when unknown."""
+    """Returns the bits of exponent and mantissa, and the exponent of the smallest normal number; None if unknown."""
     if dtype.kind == "f" and dtype.itemsize > 8:
         return None
     about: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # it has no annotations
@@ -347,15 +312,9 @@ FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)
 
 @dataclass(frozen=True, eq=False)
 class ValueTable:
-    """At most two free dimensions of a tensor as a table.
+    """At most two free dimensions of a tensor as a table; windows of a memory map are read on demand.
 
-    Two free dimensions are rows and columns. One free dimension is folded into rows of ``fold`` elements, as text is
-    wrapped: a bias of 768 numbers in one endless row (or column) would waste the screen. None is a single cell.
-
-    Attributes:
-        array: the whole tensor, usually a memory map; only windows of it are read.
-        view: which part of it.
-        fold: elements per row when one dimension is free.
+    Two free dimensions are rows and columns. One is folded into rows of ``fold`` elements; none is a single cell.
     """
 
     array: Array
@@ -363,16 +322,14 @@ class ValueTable:
     fold: int = 10
 
     stride: ClassVar[int] = 1
-    """Lines that a row of elements takes: more where several numbers of an element stand below each other."""
+    """Lines of a row of elements: more than one if numbers of an element stand below each other."""
 
     @cached_property
     def lines(self) -> tuple[range, ...]:
-        """The indices along the free dimensions, at most two."""
         return tuple(entry for entry in self.view.entries if isinstance(entry, range))
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows."""
         if not self.lines:
             return 1
         first = len(self.lines[0])
@@ -380,31 +337,20 @@ class ValueTable:
 
     @cached_property
     def columns(self) -> int:
-        """Number of columns."""
         if not self.lines:
             return 1
         return min(self.fold, len(self.lines[0])) if self.folded else len(self.lines[1])
 
     @property
     def empty(self) -> bool:
-        """Tells whether there is nothing to show."""
         return not (self.rows and self.columns)
 
     @property
     def folded(self) -> bool:
-        """Tells whether one dimension is wrapped into rows."""
         return len(self.lines) == 1
 
     def cells(self, top: int, left: int, height: int, width: int) -> Array:
-        """Returns the values of a window, shape (height, width).
-
-        Args:
-            top: first row, inside the window.
-            left: first column, inside the window.
-            height: rows, as many as there are.
-            width: columns. The last row of a folded line may be short: it is padded by repeating its last element,
-                and :meth:`index` says which cells exist.
-        """
+        """Returns the values of a window inside the table; a short last row is padded with its last element."""
         if not self.lines:
             return np.asarray(self.part(())).reshape(1, 1)
         if self.folded:
@@ -419,13 +365,11 @@ class ValueTable:
         return values.reshape(-1, self.fold)[:, left : left + width]
 
     def part(self, parts: tuple[range, ...]) -> Array:
-        """Returns the values at these indices of the free dimensions."""
         part = iter(parts)
         entries = tuple(next(part) if isinstance(entry, range) else entry for entry in self.view.entries)
         return np.asarray(apply(self.array, Slice(entries, "")))
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """Returns the same window as it is shown."""
         return format_window(self.cells(top, left, height, width), form)
 
     def index(self, row: int, column: int) -> Index | None:
@@ -436,7 +380,7 @@ class ValueTable:
         return self.view.index(place) if place < len(self.lines[0]) else None
 
     def place(self, index: Index) -> tuple[int, int] | None:
-        """Returns (row, column) of a full index; None when the table does not show it."""
+        """Returns (row, column) of a full index; None if the table does not show it."""
         places = []
         for axis, i in zip(self.view.entries, index, strict=True):
             if isinstance(axis, int):
@@ -451,7 +395,7 @@ class ValueTable:
         return (places[0], places[1]) if places else (0, 0)
 
     def spot(self, index: Index) -> tuple[int, int] | None:
-        """Returns the same with a folded line as the one row that it is."""
+        """Like ``place``, with a folded line as one row."""
         place = self.place(index)
         return (0, place[0] * self.fold + place[1]) if place is not None and self.folded else place
 
@@ -473,19 +417,19 @@ class ValueTable:
         return f"[{', '.join(words)}]"
 
     def row_label(self, row: int) -> str:
-        """Returns what stands left of a row: its index in the tensor (for a folded line that of its first element)."""
+        """Returns the label of a row: its index in the tensor (for a folded line the index of its first element)."""
         if not self.lines:
             return ""
         return str(self.lines[0][row * self.fold if self.folded else row])
 
     def column_label(self, column: int) -> str:
-        """Returns what stands above a column: its index; for a folded line the offset from the row's first element."""
+        """Returns the label of a column: its index; for a folded line the offset from the row's first element."""
         if not self.lines:
             return ""
         return f"+{column * self.lines[0].step}" if self.folded else str(self.lines[1][column])
 
 
 def best_fold(room: int, cell: int) -> int:
-    """Returns how many cells of a width fit into ``room``: a round number of them."""
+    """Returns how many cells of a width fit into ``room``, as a round number."""
     fitting = max(1, room // max(1, cell))
     return max(fold for fold in FOLDS if fold <= fitting)

@@ -1,7 +1,6 @@
-"""The one place that writes to a terminal, a pipe or a log: nothing goes there that could command it.
+"""The one place that writes to a terminal, a pipe or a log: no text can control the terminal.
 
-A test forbids ``print``, ``sys.stdout.write`` and the like elsewhere. Results for programs (JSON, CSV) go through
-``write_data``: JSON escapes by itself what is not plain ASCII.
+A test forbids ``print``, ``sys.stdout.write`` and the like elsewhere. JSON and CSV go through ``write_data``.
 """
 
 from __future__ import annotations
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
 
 _COLOR: Final = re.compile("(\x1b\\[[0-9;]*m)")
 _BLANK_LINE: Final = "\r\x1b[K"
-"""Back to the first column, and what stands there is wiped away."""
+"""Returns to the first column and erases the line."""
 
 
 class Meaning(Enum):
-    """The meanings of a piece of text, for its colour. The words say it too: colour is never the only sign.
-
-    The values are the colours, of the sixteen that every terminal has.
-    """
+    """The meanings of a piece of text, with their colours of the sixteen of every terminal; the words say them, too."""
 
     FINDING = "1;31"
     ORIGIN = "1;35"
@@ -43,48 +39,38 @@ class Meaning(Enum):
 
 
 class Meant(str):
-    """Text that has a meaning. Whoever does not know of colours sees an ordinary text."""
+    """Text that has a meaning; an ordinary text for code that ignores colours."""
 
     __slots__ = ("meaning",)
     meaning: Meaning
 
     def __new__(cls, text: str, meaning: Meaning) -> Self:
-        """Makes it."""
         found = super().__new__(cls, text)
         found.meaning = meaning
         return found
 
 
 def meant(text: str, meaning: Meaning | None) -> str:
-    """Returns the text with a meaning; as it is without one."""
     return text if meaning is None else Meant(text, meaning)
 
 
 Pieces = tuple[str, ...]
-"""A line in pieces of which some have a meaning."""
 Line = str | Pieces
 
 
 def pieces_of(line: Line) -> Pieces:
-    """Returns the pieces of a line, safe to print, with the meaning that they have."""
+    """Returns the pieces of a line, safe to print, with their meaning."""
     pieces = (line,) if isinstance(line, str) else line
     return tuple([Meant(clean(each), each.meaning) if isinstance(each, Meant) else clean(each) for each in pieces])
 
 
 def line_text(line: Line) -> str:
-    """Returns the text of a line."""
     return line if isinstance(line, str) else "".join(line)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """A terminal that is written to.
-
-    Attributes:
-        columns: cells of a line.
-        colored: whether it wants colours.
-        encoding: what it can show.
-    """
+    """A terminal that is written to; ``columns`` are cells of a line, ``encoding`` limits its characters."""
 
     columns: int
     colored: bool = False
@@ -99,7 +85,7 @@ class Terminal:
         return True
 
     def spelled(self, text: str) -> str:
-        """Returns what the terminal shows of a text: characters that it does not have by their numbers."""
+        """Replaces characters that the terminal lacks by their numbers."""
         if text.isascii() or self.encoding.lower() in {"utf-8", "utf8"} or self.shows(text):
             return text
         return meant(
@@ -108,11 +94,7 @@ class Terminal:
 
 
 def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
-    """Returns the terminal that a stream (default: stdout) leads to; None for a pipe or a file.
-
-    ``COLUMNS`` goes before what the terminal says about itself, as everywhere. Colours are not for ``NO_COLOR`` and
-    ``TERM=dumb``.
-    """
+    """Returns the terminal of a stream (default: stdout); None for a pipe or a file. ``COLUMNS`` wins."""
     found: IO[str] | None = sys.stdout if stream is None else stream
     if found is None or not found.isatty():
         return None
@@ -130,10 +112,9 @@ def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
 
 
 def open_streams() -> None:
-    """Gives a process that was started without stdin, stdout or stderr something in their places.
+    """Replaces a missing stdin, stdout or stderr: else the next opened file would take its place.
 
-    Else the next file that is opened would be taken for them. To write to a stdout that is missing fails, as it does
-    on a full disk; what is written to a missing stderr goes nowhere.
+    Writing to a missing stdout fails, as on a full disk; text for a missing stderr is dropped.
     """
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         with suppress(OSError):
@@ -157,7 +138,7 @@ def open_streams() -> None:
 
 
 def abandon(stream: IO[str]) -> None:
-    """Lets a stream that cannot be written lead nowhere: what waits in its buffer would fail again at exit."""
+    """Redirects a broken stream to nowhere: its buffered text would fail again at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -165,55 +146,51 @@ def abandon(stream: IO[str]) -> None:
 
 
 def write_lines(*lines: Line, flush: bool = False) -> None:
-    """Writes lines to stdout. Each argument is one line: a line break in a name is shown, not obeyed.
-
-    What has a meaning is coloured where stdout is a terminal.
-    """
+    """Writes lines to stdout, coloured on a terminal. A line break within an argument is shown, not obeyed."""
     _write(sys.stdout, _inked(lines, sys.stdout), flush=flush)
 
 
 def write_colored(*lines: str) -> None:
-    """Writes lines whose colours are meant to stdout: of a picture, or of ``argparse``. All else is made safe."""
+    """Writes lines with intended colours to stdout: a picture, or text of ``argparse``. All else is made safe."""
     _write(sys.stdout, map(_colored, lines))
 
 
 def write_errors(*lines: Line) -> None:
-    """Writes lines to stderr, each argument one line, coloured as those of ``write_lines``."""
+    """Writes lines to stderr, coloured as by ``write_lines``."""
     _write(sys.stderr, _inked(lines, sys.stderr))
 
 
 def write_traceback() -> None:
-    """Writes the traceback of the exception that is being handled to stderr: its text may hold names of a run."""
+    """Writes the traceback of the handled exception to stderr, safely: its text may hold names of a run."""
     write_errors(*traceback.format_exc().rstrip("\n").split("\n"))
 
 
 def write_data(text: str, *, flush: bool = False) -> None:
-    """Writes text for programs to stdout as it is: JSON, and CSV whose cells were cleaned."""
+    """Writes text for programs to stdout unchanged: JSON, and CSV with cleaned cells."""
     sys.stdout.write(text)
     if flush:
         sys.stdout.flush()
 
 
 def write_usage(text: str, stream: IO[str]) -> None:
-    """Writes what ``argparse`` says, which since Python 3.14 has colours of its own."""
+    """Writes usage text of ``argparse``, which since Python 3.14 has its own colours."""
     _write(stream, map(_colored, text.removesuffix("\n").split("\n")))
 
 
 class StatusLine:
-    """One line of a terminal that is drawn again and again. What is written to stderr meanwhile takes its place."""
+    """One line of a terminal that is redrawn in place. Other text for stderr replaces it."""
 
     def __init__(self, stream: IO[str], columns: Callable[[], int]) -> None:
-        """``columns``: how wide the terminal is."""
+        """``columns``: the width of the terminal."""
         self._stream = stream
         self._columns = columns
 
     def show(self, text: str) -> None:
-        """Replaces the line. It is cut: what is broken over two lines cannot be taken back from the first one."""
+        """Replaces the line and cuts it: a line that wraps could not be erased."""
         _standing.add(self)
         _write_error(self._stream, _BLANK_LINE + clean(text)[: self._columns() - 1])
 
     def wipe(self) -> None:
-        """Leaves nothing of it."""
         _standing.discard(self)
         _write_error(self._stream, _BLANK_LINE)
 
@@ -230,12 +207,12 @@ class _ErrorStream(io.TextIOBase):
 
 
 def error_stream() -> IO[str]:
-    """Returns a stderr for others' code, such as Textual and ``logging``: what they write is made safe."""
+    """Returns a stderr for foreign code, such as Textual and ``logging``, that makes its text safe."""
     return cast("IO[str]", _ErrorStream())
 
 
 def guard_logs() -> None:
-    """Makes safe what the process logs, and tracebacks of its threads: grpc logs what a peer made a handler raise."""
+    """Makes the process's logs and thread tracebacks safe: grpc logs exceptions with a peer's text."""
     import logging
 
     handler = logging.StreamHandler(error_stream())
@@ -286,7 +263,7 @@ def _write(stream: IO[str] | None, lines: Iterable[str], *, flush: bool = False)
 
 
 def _write_error(stream: IO[str], text: str) -> None:
-    """Writes to stderr. It has no say in the result: where it is full or nobody reads it, its text is lost."""
+    """Writes to stderr; a failure is ignored, as it must not change the result."""
     try:
         stream.write(text)
         stream.flush()

@@ -29,6 +29,7 @@ from tui_debugger.model import Frame, Hit, Side, TensorKey
 from tui_debugger.stats.fields import TENSOR_TABLE
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, statistic_texts
+from tui_debugger.text.documents import row_of
 from tui_debugger.text.hits import contents, finding_words, hit_text, watch_line
 from tui_debugger.text.numbers import and_more, are, first_of, plural
 from tui_debugger.text.phrases import tail
@@ -636,15 +637,9 @@ def report_rows(report: OriginReport) -> Row:
 
 def origin_row(origin: Origin) -> Row:
     """An origin, or the first bad tensor of a step without one (``starts_here`` is false)."""
-    key = origin.hit.key
     return {
-        "rank": key.rank,
-        "step": key.step,
-        "graph": origin.graph,
-        "node": origin.node,
-        "type": origin.type,
-        "starts_here": origin.starts_here,
-        "start": origin.start.value,
+        **row_of(origin.hit.key, "rank", "step"),
+        **row_of(origin, "graph", "node", "type", "starts_here", "start"),
         "other": origin.other or None,
         "unknown": [_missing_row(each) for each in origin.missing],
         "tensors": [key_row(hit.key) for hit in origin.hits],
@@ -657,13 +652,9 @@ def origin_row(origin: Origin) -> Row:
 
 
 def _not_judged_row(each: NotJudged) -> Row:
-    key = each.hit.key
     return {
-        "rank": key.rank,
-        "step": key.step,
-        "graph": each.graph,
-        "node": each.node,
-        "type": each.type,
+        **row_of(each.hit.key, "rank", "step"),
+        **row_of(each, "graph", "node", "type"),
         "tensors": [key_row(hit.key) for hit in each.hits],
         "unknown": [_missing_row(missing) for missing in each.missing],
         "other_ranks": each.exchanged,
@@ -694,9 +685,7 @@ def _input_row(source: OriginInput) -> Row:
     row = tensor_dict(source.row)
     return {
         **row,
-        "state": source.state.value,
-        "constant": source.constant,
-        "before": source.before,
+        **row_of(source, "state", "constant", "before"),
         "by_design": source.designed,
     }
 
@@ -711,8 +700,7 @@ def tensor_dict(row: TensorRow) -> Row:
         "stats": stats_row(row.stats) if row.stats is not None else None,
         "bad": row.hit,
         "error": row.error or (None if row.index >= 0 else "not dumped"),
-        "recorded": row.recorded,
-        "uncertain": row.uncertain,
+        **row_of(row, "recorded", "uncertain"),
     }
 
 
@@ -730,8 +718,7 @@ def _spread_row(hit: Hit) -> Row:
 def path_rows(path: Path) -> Row:
     return {
         "question": _question_text(path),
-        "state": path.state.value,
-        "ending": path.ending.value,
+        **row_of(path, "state", "ending"),
         "answer": headline(path),
         "explanation": explanation(path),
         "hops": [_hop_row(hop) for hop in path.hops],
