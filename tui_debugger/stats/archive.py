@@ -129,7 +129,7 @@ def open_archive(descriptor: int, status: os.stat_result, path: str, window: Win
         UnreadableTensorError: the bytes are no archive, or damaged.
     """
     key = (path, state_of(status), window or (0, status.st_size))
-    return _archives.get(key) or _archives.put(key, Archive(*key, *_read(descriptor, path, key[2])))
+    return _archives.get(key, lambda: Archive(*key, *_read(descriptor, path, key[2])))
 
 
 class FileBytes:

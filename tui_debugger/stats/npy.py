@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 import errno
-import importlib
 import math
 import os
+import pkgutil
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace, TracebackType
@@ -29,7 +30,7 @@ from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
-from tui_debugger.stats.archive import Archive, FileBytes, MemberFile, open_archive, opened
+from tui_debugger.stats.archive import Archive, FileBytes, MemberFile, open_archive, opened, unreadable
 from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at
 
@@ -465,17 +466,15 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
 def _opener(spec: ReadSpec) -> OpenValue:
     """Raises UnreadableTensorError for an unknown format, or one whose module cannot be imported."""
     found = FORMATS.get(spec.format)
-    if isinstance(found, str):
-        module, _, name = found.partition(":")
-        try:
-            found = cast("OpenValue", getattr(importlib.import_module(module), name))
-        except ImportError as error:
-            raise _unreadable(
-                spec, f"is of a format that is not read: {spec.format} ({reason_of(error, within=True)})"
-            ) from error
-        FORMATS[spec.format] = found
     if found is None:
         raise _unreadable(spec, f"is of a format that is not read: {spec.format}")
+    if isinstance(found, str):
+        try:
+            found = cast("OpenValue", pkgutil.resolve_name(found))
+        except ImportError as error:
+            why = f"is of a format that is not read: {spec.format} ({reason_of(error, within=True)})"
+            raise _unreadable(spec, why) from error
+        FORMATS[spec.format] = found
     return found
 
 
@@ -597,21 +596,27 @@ class _NetworkReader:
         return found.reshape(elements.shape)
 
 
+@contextmanager
+def _opened_for_values(spec: ReadSpec) -> Iterator[TensorFile]:
+    with TensorFile(spec) as file:
+        try:
+            yield file
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+
+
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
     """Returns a part of a tensor, read-only, for the shape known so far.
 
     Raises:
         UnreadableTensorError: as ``open_array``, or the file has another shape by now.
     """
-    with TensorFile(spec) as file:
+    with _opened_for_values(spec) as file:
         shape = file.layout.shape
         ends = [max(entry, default=-1) if isinstance(entry, range) else entry for entry in entries]
         if len(ends) != len(shape) or any(end >= length for end, length in zip(ends, shape, strict=True)):
             raise _unreadable(spec, "has another shape than before", "the file was written anew: look again")
-        try:
-            return part_of(file.lazy_array(), entries)
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+        return part_of(file.lazy_array(), entries)
 
 
 def open_array(spec: ReadSpec) -> Array:
@@ -620,20 +625,14 @@ def open_array(spec: ReadSpec) -> Array:
     bfloat16 stored as float32 stays float32; raw bfloat16 and fp8 come as ``ml_dtypes`` types; big-endian and
     Fortran-ordered files keep their order.
     """
-    with TensorFile(spec) as file:
-        try:
-            return file.array()
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+    with _opened_for_values(spec) as file:
+        return file.array()
 
 
 def open_lazily(spec: ReadSpec) -> Array:
     """Does as ``open_array``, but a long tensor that must be converted or fetched comes as a ``FileArray``."""
-    with TensorFile(spec) as file:
-        try:
-            return file.lazy_array()
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+    with _opened_for_values(spec) as file:
+        return file.lazy_array()
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:
@@ -659,7 +658,7 @@ def raw_layout(spec: ReadSpec) -> ValueLayout | None:
 
 
 def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:
-    return UnreadableTensorError(what, where=f"{spec.path}:{spec.member}" if spec.member else spec.path, hint=hint)
+    return unreadable(f"{spec.path}:{spec.member}" if spec.member else spec.path, what, hint)
 
 
 def _check_range(spec: ReadSpec, values: Array) -> None:
@@ -780,31 +779,12 @@ def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offs
     return ValueLayout(dtype, name, shape, matters, offset, math.prod(shape))
 
 
-def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> ValueLayout | str:
-    """Returns the layout of values in C order at offset 0, or a text of the error when the shape is impossible."""
-    return _layout(dtype, name, shape, False, 0)
-
-
-def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yields boxes that cover ``count`` elements from ``start`` on (C order): rest of a row, rows, start of a row.
-
-    Each box is (first index, end) for each dimension; the boxes are in the order of their elements.
-    """
-    if not count:
-        return
-    if len(shape) <= 1:
-        yield ((start, start + count),) if shape else ()
-        return
-    row = math.prod(shape[1:])
-    while count:
-        index, inside = divmod(start, row)
-        whole = count // row if not inside else 0
-        taken = whole * row or min(row - inside, count)
-        if whole:
-            yield ((index, index + whole), *((0, size) for size in shape[1:]))
-        else:
-            yield from (((index, index + 1), *box) for box in boxes(shape[1:], inside, taken))
-        start, count = start + taken, count - taken
+def checked_layout(dtype: DType, name: str, shape: tuple[int, ...], where: str) -> ValueLayout:
+    """Returns the layout of values in C order at offset 0; UnreadableTensorError: the shape is impossible."""
+    layout = _layout(dtype, name, shape, False, 0)
+    if isinstance(layout, str):
+        raise unreadable(where, layout)
+    return layout
 
 
 def _check_size(spec: ReadSpec, layout: ValueLayout, size: int) -> None:

@@ -122,7 +122,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> SafetensorsHeader:
     key = (path, state_of(status))
-    return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
+    return _headers.get(key, lambda: _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> SafetensorsHeader:

@@ -43,9 +43,10 @@ from tui_debugger.stats.archive import (
     temporary_array,
     unreadable,
 )
+from tui_debugger.stats.blocks import boxes
 from tui_debugger.stats.dtypes import DType, dtype_of, name_of
 from tui_debugger.stats.kept import Kept
-from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, boxes, checked_layout
+from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, checked_layout
 from tui_debugger.stats.restricted_pickle import (
     Global,
     PickleEndsError,
@@ -180,24 +181,22 @@ _trees: Kept[tuple[str, State, Window], SavedTree] = Kept(lambda tree: len(tree.
 
 def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
     """Returns the content of an open file; the last ones are cached. Raises UnreadableTensorError."""
-    key = (path, state_of(status), window)
-    found = _trees.get(key)
-    if found is None:
-        first, size = window
-        if first < 0 or size < 0 or first + size > status.st_size:
-            raise unreadable(path, f"ends before byte {first + size:,}", _NOT_FINISHED)
-        if not size:
-            raise unreadable(path, "is empty", _NOT_FINISHED)
-        content = FileBytes(descriptor, first, size, path)
-        try:
-            zipped = content.read(0, 2) == b"PK"
-            found = _zipped_tree(descriptor, status, path, window) if zipped else _legacy_tree(content, window)
-            found = _without_settings(found, (descriptor, status, path))
-            found = _with_files_in_tensors(found, (descriptor, status, path))
-        except PickleError as error:
-            raise unreadable(path, str(error)) from error
-        _trees.put(key, found)
-    return found
+    return _trees.get((path, state_of(status), window), lambda: _read_tree((descriptor, status, path), window))
+
+
+def _read_tree(file: _Open, window: Window) -> SavedTree:
+    (descriptor, status, path), (first, size) = file, window
+    if first < 0 or size < 0 or first + size > status.st_size:
+        raise unreadable(path, f"ends before byte {first + size:,}", _NOT_FINISHED)
+    if not size:
+        raise unreadable(path, "is empty", _NOT_FINISHED)
+    content = FileBytes(descriptor, first, size, path)
+    try:
+        zipped = content.read(0, 2) == b"PK"
+        found = _zipped_tree(*file, window) if zipped else _legacy_tree(content, window)
+        return _with_files_in_tensors(_without_settings(found, file), file)
+    except PickleError as error:
+        raise unreadable(path, str(error)) from error
 
 
 def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
@@ -530,10 +529,8 @@ class PickledValues:
     def __init__(self, values: Array, where: str) -> None:
         """Takes values of any byte and memory order; UnreadableTensorError: their shape cannot be represented."""
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
-        layout = checked_layout(native.dtype, name_of(native.dtype), native.shape)
-        if isinstance(layout, str):
-            raise unreadable(where, layout)
-        self.layout, self.packed, self._values = layout, False, np.ascontiguousarray(native).reshape(native.shape)
+        self.layout, self.packed = checked_layout(native.dtype, name_of(native.dtype), native.shape, where), False
+        self._values = np.ascontiguousarray(native).reshape(native.shape)
 
     def read_into(self, start: int, target: Array) -> None:
         target[:] = self._values.reshape(-1)[start : start + len(target)]
@@ -568,10 +565,7 @@ class TorchValues:
         elif ref.dtype == FLOAT4:
             dtype, self._each = np.dtype(np.float32), _PACKED
             shape = (*shape[:-1], shape[-1] * _PACKED) if shape else (_PACKED,)
-        layout = checked_layout(dtype, ref.dtype, shape)
-        if isinstance(layout, str):
-            raise unreadable(where, layout)
-        self.layout = layout
+        self.layout = checked_layout(dtype, ref.dtype, shape, where)
         self.packed = isinstance(content, MemberFile) and content.deflated
         self._decoded = ref.conj or ref.neg or dtype != self._stored
         self._contiguous = _is_contiguous(ref)
