@@ -189,8 +189,21 @@ def _function(kernel: Library, name: str, arguments: str, result: str) -> Any:
     return kernel.function(name, arguments, result)
 
 
-def checked(answer: int) -> int:
-    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments."""
+def call(name: str, arguments: str, *values: Any, result: str = "i") -> Any:
+    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments.
+
+    Letters as for ``Library.function``, and ``e`` for an array as ``struct elements``. Arrays are given as they are.
+    """
+    import numpy as np
+
+    given = [
+        described(value) if letter == "e" else address(value) if isinstance(value, np.ndarray) else value
+        for letter, value in zip(arguments, values, strict=True)
+    ]
+    return checked(function(name, arguments.replace("e", "p"), result)(*given))
+
+
+def checked(answer: float) -> float:
     if answer < 0:
         raise ValueError(NO_SENSE)
     return answer
@@ -221,6 +234,3 @@ class Kinds(NamedTuple):
 
     def at(self, which: Int64) -> Kinds:
         return Kinds(self.number[which], self.table[which])
-
-    def addresses(self) -> tuple[int, int]:
-        return address(self.number), address(self.table)
