@@ -505,3 +505,8 @@ ProgressFn = Callable[[Progress], None]
 
 def no_progress(_: Progress) -> None:
     """The default receiver: ignores the snapshot."""
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Returns the words of a table that is written as text."""
+    return tuple(text.split())

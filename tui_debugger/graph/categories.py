@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.graph.table import NodeTable, edges, real_consumers, real_inputs
-from tui_debugger.model import BIAS, Category
+from tui_debugger.model import BIAS, Category, words
 
 _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
 """Name spaces that PyTorch sets before an operator with a dot; an overload may follow."""
@@ -40,11 +40,13 @@ _REDUCES: Final = frozenset({"allreduce", "reducescatter", "reduce", "allreducec
 _COLLECTIVE: Final = (
     _GIVES_ALL_THE_SAME
     | _REDUCES
-    | {
-        *("alltoall", "alltoallv", "alltoallsingle", "reducescatterv", "allgathercoalesced", "mirroroperator"),
-        *("neighborexchange", "neighborexchangev2", "neighborexchangev2grad", "collectivegather", "collectivescatter"),
-        *("matmulallreduce", "allgathermatmul", "matmulreducescatter"),
-    }
+    | frozenset(
+        words("""
+        alltoall alltoallv alltoallsingle reducescatterv allgathercoalesced mirroroperator neighborexchange
+        neighborexchangev2 neighborexchangev2grad collectivegather collectivescatter matmulallreduce allgathermatmul
+        matmulreducescatter
+        """)
+    )
 )
 _SCRATCH: Final[Mapping[str, int]] = {"mkldnnrnnlayer": 3, "cudnnrnn": 3, "miopenrnn": 3, "cudnnbatchnorm": 3}
 """Operators with an output (by slot) that is scratch memory for their gradient, only partly written."""
@@ -85,15 +87,17 @@ def is_receiving(op_type: str) -> bool:
 
 
 _RANDOM_NUMBERS: Final = frozenset(
-    {
-        *("rand", "randn", "randint", "randperm", "randlike", "randnlike", "normal", "uniform", "bernoulli"),
-        *("multinomial", "exponential", "dropoutgenmask", "standardnormal", "uniformreal", "truncatednormal"),
-    }
+    words("""
+        rand randn randint randperm randlike randnlike normal uniform bernoulli multinomial exponential dropoutgenmask
+        standardnormal uniformreal truncatednormal
+        """)
 )
-_RANDOM: Final = _RANDOM_NUMBERS | {
-    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featuredropout", "nativedropout"),
-    *("dropoutdomask", "dropoutext", "statelessdropout", "rrelu", "randomchoicewithmask", "gumbelsoftmax"),
-}
+_RANDOM: Final = _RANDOM_NUMBERS | frozenset(
+    words("""
+    dropout dropout1d dropout2d dropout3d alphadropout featuredropout nativedropout dropoutdomask dropoutext
+    statelessdropout rrelu randomchoicewithmask gumbelsoftmax
+    """)
+)
 
 
 def makes_random_numbers(op_type: str) -> bool:
@@ -106,22 +110,19 @@ def is_random(op_type: str) -> bool:
 
 
 ACTIVATIONS = frozenset(
-    {
-        *("elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"),
-        *("prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"),
-    }
+    words("""
+        elu fastgelu gelu hsigmoid hswish leakyrelu logsigmoid logsoftmax prelu relu relu6 reluv2 sigmoid softmax tanh
+        """)
 )
 """MindInsight's activation types, lower-case, matched exactly."""
 
 _NEWER_ACTIVATIONS = frozenset(
-    {
-        *("silu", "mish", "selu", "seluext", "celu", "softplus", "softsign", "hshrink", "softshrink", "glu", "swiglu"),
-        *("hardswish", "hardsigmoid", "hardtanh", "rrelu", "threshold", "logsoftmaxv2", "softmaxv2", "leakyreluv2"),
-        *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
-        *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
-        *("maskedsoftmax", "scaledmaskedsoftmax"),
-        "activation",  # our own client's name for an unspecified activation
-    }
+    words("""
+        silu mish selu seluext celu softplus softsign hshrink softshrink glu swiglu hardswish hardsigmoid hardtanh
+        rrelu threshold logsoftmaxv2 softmaxv2 leakyreluv2 reluv3 fastgeluv2 geluv2 relun siluext geluext eluext
+        softplusext logsoftmaxext logsigmoidext softmaxext preluext swish tanhext sigmoidext gelu_ relu_ silu_
+        maskedsoftmax scaledmaskedsoftmax activation
+        """)
 )
 _WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
 _FUSED = re.compile(r"fusion|fused|matmul|bias|conv|dense|^add|add(?=relu|gelu)")

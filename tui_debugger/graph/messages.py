@@ -19,6 +19,7 @@ import numpy as np
 from tui_debugger.errors import BadGraphError, reason_of
 from tui_debugger.graph.categories import EXCHANGES
 from tui_debugger.graph.table import STRUCTURAL_TYPES
+from tui_debugger.model import words
 from tui_debugger.opener import GRAPH_LIMIT, read_regular
 
 if TYPE_CHECKING:
@@ -115,10 +116,9 @@ def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
 _CONTROL_EDGE = 1
 _MAX_VALUE_TEXT = 1024
 
-_FIRST_TYPES = (
-    *("undefined", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "string", "tensor"),
-)
+_FIRST_TYPES = words("""
+    undefined bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string tensor
+    """)
 _LATER_TYPES = (
     *((31, "tuple"), (32, "list"), (33, "dict"), (34, "none"), (39, "type"), (40, "any"), (41, "refkey")),
     *((42, "ref"), (43, "umonad"), (44, "iomonad"), (46, "bfloat16"), (48, "int4"), (49, "slice")),

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress, words
 from tui_debugger.stats import compare_pairs
 from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.compare_pairs import (
@@ -239,10 +239,9 @@ def _kernel_sums(options: CompareOptions, pairs: Pairs) -> PairSums | None:
     return PairSums(*bounds, counts_outside=not tolerance.percent, halves=halves)
 
 
-_SUMS: Final = (
-    *("finite", "same", "flips", "from_zero", "outside", "sum_abs", "squares"),
-    *("dot", "own_squares", "other_squares", "ulps", "within_one"),
-)
+_SUMS: Final = words("""
+    finite same flips from_zero outside sum_abs squares dot own_squares other_squares ulps within_one
+    """)
 
 TOP: Final = 100
 """The number of largest differences that are kept for each measure."""
@@ -477,7 +476,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
 def _alike(found: Differences) -> bool:
     """Tells whether counts and extremes allow a rearrangement."""
     one, other = found.here, found.there
-    counts = ("nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum")
+    counts = words("nan pos_inf neg_inf zero negative positive minimum maximum")
     return all(getattr(one, name) == getattr(other, name) for name in counts)
 
 

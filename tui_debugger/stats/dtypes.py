@@ -8,16 +8,17 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tui_debugger.model import words
+
 DType = np.dtype[Any]
 
-_NUMPY: Final = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-)
-_EXTENSIONS: Final = (
-    *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
-    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-)
+_NUMPY: Final = words("""
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+    """)
+_EXTENSIONS: Final = words("""
+    bfloat16 float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz
+    float8_e8m0fnu
+    """)
 # getattr: older versions of ml_dtypes lack some fp8 types.
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)

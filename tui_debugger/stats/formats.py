@@ -22,6 +22,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Final, Protocol
 
+from tui_debugger.model import words
 from tui_debugger.stats.ascend_nano import NANO
 from tui_debugger.stats.names_of_numbers import is_value
 from tui_debugger.stats.plain_files import is_marked, is_text
@@ -232,21 +233,7 @@ _SEEN_OR_HEARD: Final = re.compile(
     r"|parquet|arrow|docx|pptx|xlsx|exe|dll|so|jar|whl)"
 )
 """Names of pictures, papers, sounds, fonts, tables and programs."""
-_MAY_BE: Final = (
-    ".bin",
-    ".data",
-    ".index",
-    ".pb",
-    ".dat",
-    ".model",
-    ".gz",
-    ".xz",
-    ".bz2",
-    ".zst",
-    ".lz4",
-    ".tar",
-    ".zip",
-)
+_MAY_BE: Final = words(".bin .data .index .pb .dat .model .gz .xz .bz2 .zst .lz4 .tar .zip")
 """Suffixes that tensor files share with other files."""
 _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 
@@ -633,21 +620,7 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     ("rar", b"Rar!\x1a\x07", None),
 )
 """Name, magic bytes, and decompressor; None: the standard library has none."""
-_TEXTS: Final = (
-    ".json",
-    ".jsonl",
-    ".txt",
-    ".log",
-    ".csv",
-    ".tsv",
-    ".yaml",
-    ".yml",
-    ".md",
-    ".html",
-    ".xml",
-    ".py",
-    ".sql",
-)
+_TEXTS: Final = words(".json .jsonl .txt .log .csv .tsv .yaml .yml .md .html .xml .py .sql")
 
 
 _WITHOUT_MARK: Final = ("zlib", "lzma")

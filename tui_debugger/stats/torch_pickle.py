@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
+from tui_debugger.model import words
 from tui_debugger.stats.dtensor import SPEC, TensorPart, part_of
 from tui_debugger.stats.dtypes import dtype_of, name_of
 from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
@@ -466,10 +467,10 @@ _DISTRIBUTED: Final = "torch.distributed.checkpoint."
 STAND_INS: Final = (
     *(
         f"{_DISTRIBUTED}metadata.{name}"
-        for name in (
-            *("Metadata", "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING", "StorageMeta"),
-            *("ChunkStorageMetadata", "BytesStorageMetadata", "MetadataIndex"),
-        )
+        for name in words("""
+            Metadata TensorStorageMetadata TensorProperties _MEM_FORMAT_ENCODING StorageMeta ChunkStorageMetadata
+            BytesStorageMetadata MetadataIndex
+            """)
     ),
     *(f"{_DISTRIBUTED}filesystem.{name}" for name in ("_StorageInfo", "_StoragePrefix")),
     *(
@@ -504,7 +505,7 @@ _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.
 OF_GENERATORS: Final = "numpy.random."
 """Makers of NumPy's random generators, whose states are integers."""
 _RESULTS: Final = "torch.return_types."
-_PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
+_PROGRAMS: Final = frozenset(words("os posix nt subprocess pty multiprocessing socket ctypes runpy"))
 """Modules whose objects are never values."""
 _RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
 """Modules of Python 2 that protocol 2 names."""
@@ -539,8 +540,7 @@ def is_not_known(kind: str) -> bool:
 
 
 _TYPES_OF_PYTHON: Final = frozenset(
-    f"builtins.{name}"
-    for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object", "str", "tuple", "unicode", "iter")
+    f"builtins.{name}" for name in words("bool bytes dict float int list long object str tuple unicode iter")
 )
 """Types with lower-case names; their objects hold only the arguments."""
 

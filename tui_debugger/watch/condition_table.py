@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import ErrorBits, ParamValue
+from tui_debugger.model import ErrorBits, ParamValue, words
 from tui_debugger.watch.expression import Fact, Quantity
 from tui_debugger.watch.expression import parse as parse_expression
 
@@ -407,7 +407,7 @@ NEEDS_DTYPE: Final = "needs the element type"
 NO_VALUE_WORDS: Final = (REASONS[ErrorBits.NO_VALUE], NEEDS_COUNTS, NEEDS_SHAPE, NEEDS_DTYPE)
 """Words for ``NO_VALUE``: where counts or facts, which some recorders write, would be enough, these words say so."""
 _NEEDED_FACTS: Final = {"size": NEEDS_SHAPE, "ndim": NEEDS_SHAPE, "dtype": NEEDS_DTYPE}
-_COUNTS: Final = frozenset({"count", "nan", "inf", "pos_inf", "neg_inf", "zero", "zero_pct", "negative", "positive"})
+_COUNTS: Final = frozenset(words("count nan inf pos_inf neg_inf zero zero_pct negative positive"))
 
 
 def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, Value]] = ()) -> tuple[str, ...]:
