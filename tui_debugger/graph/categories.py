@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.graph.table import NodeTable, edges, real_consumers, real_inputs
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import BIAS, Category, words
 
 _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
@@ -116,6 +116,7 @@ ACTIVATIONS = frozenset(
 )
 """MindInsight's activation types, lower-case, matched exactly."""
 
+# "activation" is our own client's name for an unspecified activation.
 _NEWER_ACTIVATIONS = frozenset(
     words("""
         silu mish selu seluext celu softplus softsign hshrink softshrink glu swiglu hardswish hardsigmoid hardtanh
@@ -381,23 +382,13 @@ def _weight_gradients(table: NodeTable) -> Mask:
     trained = _trained(table, names)
     for row in [table.find(gradient_of(name)) for name in trained or () if not _BIAS.search(name)]:
         mask[row] = True
-    updates = [update_of(name) for name in table.types]
     gradient = table.category == int(Category.GRADIENT)
     if trained is not None:
         return mask
-    flow = edges(table)
-    for row in _rows_of(table, [update is not None for update in updates]):
-        update = updates[int(table.type_id[row])]
-        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
-        if update is None:
-            continue
-        for start in range(0, len(made), update.stride) if update.stride else (0,):
-            weight, feeders = (
-                made[start + update.weight : start + update.weight + 1],
-                made[start + update.gradient :][:1],
-            )
-            if weight and weight[0] >= 0 and not _BIAS.search(table.names[weight[0]]):
-                mask[_nearest(table, feeders, gradient)] = True
+    for update, made in _update_inputs(table):
+        for weight in made[update.weight :][:1]:
+            if weight >= 0 and not _BIAS.search(table.names[weight]):
+                mask[_nearest(table, made[update.gradient :][:1], gradient)] = True
     if mask.any():
         return mask
     signal = np.array([_NO_SIGNAL.fullmatch(name) is None for name in (*table.types, "")], np.bool_)
@@ -411,7 +402,6 @@ _FOLLOWED = 64
 
 def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
     """Returns the nearest wanted rows upstream; a wanted row itself counts."""
-    flow = edges(table)
     found: list[int] = []
     seen = set(rows)
     waiting = [row for row in rows if row >= 0]
@@ -422,7 +412,7 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
         if wanted[row]:
             found.append(row)
             continue
-        feeders = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        feeders = [producer for producer, _ in real_inputs(table, row)]
         waiting += [each for each in feeders if each >= 0 and each not in seen]
         seen.update(feeders)
     return found
@@ -459,21 +449,22 @@ def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> 
 
 def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], set[int]]:
     """Returns parameter rows that update operators update, and those that hold their state."""
-    updates = [update_of(name) for name in table.types]
     updated: set[int] = set()
     states: set[int] = set()
-    if not any(updates):
-        return updated, states
-    flow = edges(table)
-    for row, kind in enumerate(table.type_id.tolist()):
-        update = updates[kind]
-        if update is None:
-            continue
-        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
-        for start in range(0, len(made), update.stride) if update.stride else (0,):
-            updated.update(made[start + update.weight : start + update.weight + 1])
-            states.update(each for slot in update.states for each in made[start + slot : start + slot + 1])
+    for update, made in _update_inputs(table):
+        updated.update(made[update.weight :][:1])
+        states.update(each for slot in update.states for each in made[slot:][:1])
     return updated & parameters, states & parameters
+
+
+def _update_inputs(table: NodeTable) -> Iterator[tuple[Update, list[int]]]:
+    """Yields for each parameter that an update operator updates the rows of the operator's inputs, from its own on."""
+    updates = [update_of(name) for name in table.types]
+    for row in _rows_of(table, [update is not None for update in updates]):
+        update, made = updates[int(table.type_id[row])], [producer for producer, _ in real_inputs(table, row)]
+        if update is not None:
+            for start in range(0, len(made), update.stride) if update.stride else (0,):
+                yield update, made[start:]
 
 
 def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
@@ -552,8 +543,8 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
         if update is None:
             continue
         inputs = real_inputs(nodes, operator)
-        start = at - at % update.stride if update.stride else 0
-        group = _group(update, start)
+        slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
+        group = [(word, group_start(update, at) + slot) for word, slot in slots]
         if at not in (place for _, place in group):
             continue
         for word, place in group:
@@ -643,8 +634,3 @@ def _changed_buffers(nodes: NodeTable) -> frozenset[int]:
     changes = np.flatnonzero(nodes.type_id == nodes.types.index(BUFFER_UPDATE)).tolist()
     inputs = [real_inputs(nodes, each) for each in changes]
     return frozenset(each[0][0] for each in inputs if len(each) > 1)
-
-
-def _group(update: Update, start: int) -> list[tuple[str, int]]:
-    slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
-    return [(word, start + slot) for word, slot in slots]

@@ -245,25 +245,12 @@ def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTe
 def _tensor(message: bytes, output: bool) -> HeaderTensor:
     """Reads an ``OpOutput`` or ``OpInput``; the field numbers of the two differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
-    data_type = fmt = size = sub_format = 0
-    shape: Shape = ()
-    original: Shape | None = None
-    for number, value in _fields(message):
-        if number == 1:
-            data_type = _number(value)
-        elif number == 2:
-            fmt = _number(value)
-        elif number == 3:
-            shape = _shape(_bytes(value))
-        elif number == size_field:
-            size = _number(value)
-        elif number == original_field:
-            original = _shape(_bytes(value))
-        elif number == sub_field:
-            sub_format = _number(value)
+    found = dict(_fields(message))
+    data_type, fmt, size, sub_format = (_number(found.get(at, 0)) for at in (1, 2, size_field, sub_field))
+    shape, original = (_shape(_bytes(found[at])) if at in found else None for at in (3, original_field))
     if size >= 1 << 62:
         raise BadHeaderError("has a tensor of an impossible size")
-    return HeaderTensor(data_type, fmt, shape, original, sub_format, size)
+    return HeaderTensor(data_type, fmt, shape or (), original, sub_format, size)
 
 
 def _shape(message: bytes) -> Shape:

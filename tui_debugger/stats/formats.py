@@ -281,11 +281,16 @@ def _members(ends: Ends) -> tuple[list[zipfile.ZipInfo], zipfile.ZipFile] | None
     """Returns the directory of a zip archive; None: it is damaged, or longer than the known end."""
     try:
         archive = zipfile.ZipFile(_BothEnds(ends))
-    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, IndexError):
+    except _DAMAGED_ZIP:
         return None
     return archive.infolist(), archive
 
 
+_DAMAGED_ZIP: Final = (
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
+    *(OSError, ValueError, EOFError, IndexError),
+)
+"""Errors of ``zipfile``."""
 _LOCAL_NAME: Final = re.compile(rb"PK\x03\x04.{22}(..)..", re.DOTALL)
 
 
@@ -334,7 +339,7 @@ def _without_storages(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> Loo
         with archive.open(pickled) as file:
             data = file.read(LOOKED_AT + 1)
         found = _looks_like_pickle(Ends(data[:LOOKED_AT], data[-LOOKED_AT:], pickled.file_size, "data.pkl"))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+    except _DAMAGED_ZIP:
         found = None
     if found is None or found.holds is Holds.DOUBT:
         return _doubt("is a file of torch.save whose pickle could not be looked at")
@@ -372,7 +377,7 @@ def _look_at_nameless(infos: Sequence[zipfile.ZipInfo], archive: zipfile.ZipFile
         try:
             with archive.open(info) as member:
                 head = member.read(LOOKED_AT)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+        except _DAMAGED_ZIP:
             continue
         tail = head if len(head) == info.file_size else b""
         answer = _look(Ends(head, tail, info.file_size, info.filename.rpartition("/")[2].lower(), depth + 1))
@@ -704,9 +709,7 @@ def _look_into_tar(ends: Ends) -> LookedAt | None:
 
 _NPY: Final = FileFormat("an array of NumPy", "npy", (".npy",), ((0, b"\x93NUMPY"),))
 _NPZ: Final = FileFormat("an archive of NumPy", "npz", (".npz",), decides=_looks_like_npz)
-_PART: Final = FileFormat(
-    "a part of a distributed checkpoint", suffixes=(".distcp",), named=re.compile(r".+\.distcp"), decides=None
-)
+_PART: Final = FileFormat("a part of a distributed checkpoint", named=re.compile(r".+\.distcp"))
 _TORCH: Final = FileFormat("a file of torch.save", "pt", (".pt", ".pth", ".ckpt"), decides=_looks_like_torch)
 _PICKLE: Final = FileFormat("a pickle", "", (".pkl", ".pickle", ".joblib"), decides=_looks_like_pickle)
 _LEGACY: Final = FileFormat("a file of torch.save before 1.6", "pt")

@@ -80,19 +80,9 @@ Persistent = Callable[[Any], Any]
 """Makes the stand-in for an object outside of the pickle from its persistent id."""
 
 
-def stand_ins(names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Global]:
-    """Returns globals for classes whose objects are kept as ``Instance``."""
-    return {name: Global(name, _Maker(name)) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes stand-ins of one class."""
-
-    kind: str
-
-    def __call__(self, *arguments: Any) -> Instance:
-        return Instance(self.kind, arguments)
+def stand_in(name: str) -> Global:
+    """Returns the global for a class whose objects are kept as ``Instance``."""
+    return Global(name, lambda *arguments: Instance(name, arguments))
 
 
 def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> Loaded:

@@ -128,10 +128,6 @@ def read_tree(path: str, window: Window | None = None) -> SavedTree:
         return _tree(descriptor, status, path, window or (0, status.st_size))
 
 
-def tensors(tree: SavedTree) -> list[tuple[Path, SavedTensorRef]]:
-    return tree.tensors
-
-
 def read_objects(path: str) -> Any:
     """Returns the object of a file that is only a pickle, such as ``.metadata`` of a distributed checkpoint."""
     with opened(path) as (descriptor, status):

@@ -120,7 +120,7 @@ class Navigator:
             nodes = session.nodes(rank, report)
             tree = session.tree(rank)
             return _RankNodesView(
-                rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT)
+                rank, nodes, tree, node_notes(nodes), ~tree.keep_mask(nodes.category != Category.CONSTANT)
             )
 
         self._context.work.run("nodes", work, self._show_nodes)

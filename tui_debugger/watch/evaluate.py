@@ -69,10 +69,10 @@ from tui_debugger.watch.expression import (
 
 _Holds = Callable[[Float64, float], Mask]
 _HOLDS: Final[Mapping[str, _Holds]] = {
-    "gt": lambda actual, value: actual > value,
-    "lt": lambda actual, value: actual < value,
-    "ge": lambda actual, value: actual >= value,
-    "le": lambda actual, value: actual <= value,
+    "gt": np.greater,
+    "lt": np.less,
+    "ge": np.greater_equal,
+    "le": np.less_equal,
 }
 
 
@@ -400,8 +400,7 @@ class ColumnEvaluator:
 
     @cached_property
     def _some_finite(self) -> Mask:
-        table = self._table
-        some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
+        some: Mask = _finite(self._table) > 0
         return some
 
     @staticmethod
@@ -429,10 +428,7 @@ class ColumnEvaluator:
     @cached_property
     def _counted(self) -> Mask:
         """Tells where zeros were counted: recorders that do not count them write 0, and the counts do not add up."""
-        table = self._table
-        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
-        counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
-        return counted
+        return _adds_up(self._table)
 
     @property
     def _most_zeros(self) -> Float64:
@@ -469,6 +465,17 @@ class ColumnEvaluator:
         elif name == "zero_percentage":
             result = np.where(self._counted, 100.0 * table["zero"] / table["count"], np.nan)
         return result
+
+
+def _finite(table: npt.NDArray[Any]) -> Int64:
+    found: Int64 = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+    return found
+
+
+def _adds_up(table: npt.NDArray[Any]) -> Mask:
+    """Tells where zeros were counted: recorders that do not count them write 0."""
+    counted: Mask = table["zero"] + table["negative"] + table["positive"] == _finite(table)
+    return counted
 
 
 def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
@@ -655,7 +662,6 @@ class _ExpressionColumns:
 
     def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
         field = QUANTITIES[name]
-        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         result: Float64
         if field.name == "count":
             result = np.where((table["count"] > 0) | self.empty, table["count"], np.nan)
@@ -668,13 +674,12 @@ class _ExpressionColumns:
         elif field.name == "norm":
             squares = table["sum_squares"]
             zeros = (table["minimum"] == 0) & (table["maximum"] == 0)
-            result = np.where((finite > 0) & ((squares != 0) | zeros), np.sqrt(squares), np.nan)
+            result = np.where((_finite(table) > 0) & ((squares != 0) | zeros), np.sqrt(squares), np.nan)
         else:
             result = table[field.name].astype(np.float64)
         if field.name in _COUNTED:
             # A recorder that counts only some kinds writes 0 for the others; then the counts do not add up.
-            all_counted = table["zero"] + table["negative"] + table["positive"] == finite
-            result = np.where(all_counted, result, np.nan)
+            result = np.where(_adds_up(table), result, np.nan)
         bounds = _LOWER_BOUNDS.get(name, AtLeast.NONE)
         if bounds:
             result = np.where(table["at_least"] & int(bounds), np.nan, result)

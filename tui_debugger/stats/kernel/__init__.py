@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tui_debugger.environment import switch_of
+from tui_debugger.model import words
 
 if TYPE_CHECKING:
     import ctypes
@@ -31,16 +32,10 @@ SWITCH: Final = "TDBG_KERNEL"
 """The environment variable that turns the kernel off when it is ``off``."""
 
 KINDS: Final = {
-    "float32": 0,
-    "float64": 1,
-    "float16": 2,
-    "bfloat16": 3,
-    "int16": 4,
-    "uint16": 5,
-    "int32": 6,
-    "uint32": 7,
-    "int64": 8,
-    "uint64": 9,
+    name: number
+    for number, name in enumerate(
+        words("float32 float64 float16 bfloat16 int16 uint16 int32 uint32 int64 uint64"),
+    )
 }
 """Element types by name, as in ``kernel.h``; 8-bit types are ``TABLE8``, complex types have no number."""
 TABLE8: Final = 10
