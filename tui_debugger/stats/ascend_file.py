@@ -404,10 +404,8 @@ class _MappedBytes:
         return self._mapped, self._start
 
 
-class AscendReader:
-    """Reads the values of one tensor: a ``npy.ConvertingReader``."""
-
-    packed: Final = False
+class AscendReader(ValueReader):
+    """Reads the values of one tensor: a ``npy.ElementReader``, too."""
 
     def __init__(self, content: FileBytes | _MappedBytes, stored: StoredTensor) -> None:
         """Takes the bytes of the tensor in its file."""
@@ -435,9 +433,7 @@ class AscendReader:
         if self._is_long and not self._is_costly:
             (mapped, start), layout = self._mapped, self.layout
             return np.frombuffer(mapped, layout.dtype, layout.count, start).reshape(layout.shape)
-        values = np.empty(self.layout.count, self.layout.dtype)
-        self.read_into(0, values)
-        return values.reshape(self.layout.shape)
+        return super().array()
 
     def lazy_array(self) -> Array:
         if not (self._is_long and self._is_costly):
@@ -554,10 +550,8 @@ def _first_lowest(packed: UInt8, bits: int) -> UInt8:
     return _REVERSED[packed] if bits == 1 else packed
 
 
-class _DecodingReader:
-    """Reads values of a type that numpy does not have: a ``npy.ConvertingReader`` over the reader of the codes."""
-
-    packed: Final = False
+class _DecodingReader(ValueReader):
+    """Reads values of a type that numpy does not have: a ``npy.ElementReader``, too over the reader of the codes."""
 
     def __init__(self, codes: AscendReader, layout: ValueLayout, decoded: DecodedType) -> None:
         self.layout = layout
@@ -569,11 +563,6 @@ class _DecodingReader:
             codes = np.empty(len(into), self._decoded.stored)
             self._codes.read_into(start + first, codes)
             into[:] = self._decoded.decode(codes)
-
-    def array(self) -> Array:
-        values = np.empty(self.layout.count, self.layout.dtype)
-        self.read_into(0, values)
-        return values.reshape(self.layout.shape)
 
     def lazy_array(self) -> Array:
         if self.layout.nbytes <= WHOLE_FILE:

@@ -186,11 +186,10 @@ def _merged(one: Moments, other: Moments) -> Moments:
     counts = [mine + its for mine, its in zip(one[:6], other[:6], strict=True)]
     mine, its = _finite(one), _finite(other)
     if not mine or not its:
-        return Moments(*counts, *(one if mine else other)[6:])
+        return Moments._make((*counts, *(one if mine else other)[6:]))
     old, new = mine / (mine + its), its / (mine + its)
     delta = other.mean - one.mean
-    return Moments(
-        *counts,
+    reals = (
         min(one.minimum, other.minimum),
         max(one.maximum, other.maximum),
         # The difference of two huge means may overflow.
@@ -199,6 +198,7 @@ def _merged(one: Moments, other: Moments) -> Moments:
         one.deviations + (other.deviations + delta * delta * old * its),
         one.squares + other.squares,
     )
+    return Moments._make((*counts, *reals))
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:

@@ -184,7 +184,7 @@ def _is_missing(ends: Ends) -> LookedAt | None:
         if _unfinished(ends.name) is not None:
             return None
         return _doubt("is empty") if may_hold_tensors(ends.name) else NOTHING
-    if not ends.head.startswith(_POINTER):
+    if not ends.head.startswith(LFS_POINTER):
         return None
     plain = ends.name.endswith(_TEXTS) or _SEEN_OR_HEARD.fullmatch(ends.name) or not _SIZE.search(ends.head)
     if plain and not may_hold_tensors(ends.name):
@@ -226,7 +226,7 @@ _UNFINISHED: Final = re.compile(
 )
 """Names of unfinished downloads and copies; the last form is rsync's."""
 _PAGE: Final = 4096
-_POINTER: Final = b"version https://git-lfs"
+LFS_POINTER: Final = b"version https://git-lfs"
 _SIZE: Final = re.compile(rb"\nsize [1-9]")
 _SEEN_OR_HEARD: Final = re.compile(
     r".+\.(?:png|jpe?g|gif|bmp|svg|webp|tiff?|ico|psd|pdf|ps|mp[34]|wav|flac|ogg|webm|avi|mov|mkv|[to]tf|woff2?|ipynb"
@@ -394,7 +394,7 @@ _OFFICE: Final = "[Content_Types].xml"
 
 # -- pickles ---------------------------------------------------------------------------------------
 
-_TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
+TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
 _BUILDERS: Final = re.compile(
     r"(?:torch|torch_npu|numpy|jax|jaxlib|tensorflow|keras|flax|mindspore|paddle|cupy|mxnet|chainer|oneflow|tinygrad|mlx"
     r"|array|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
@@ -421,7 +421,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about odd text in the pickle
                 for code, argument, _ in pickletools.genops(stream):
-                    if code.name == "LONG1" and argument == _TORCH_MAGIC:
+                    if code.name == "LONG1" and argument == TORCH_MAGIC:
                         row = _LEGACY
                     if names.take(code.name, argument):
                         return row.found

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast
 
 import ml_dtypes
 import numpy as np
@@ -122,16 +122,16 @@ class ValueLayout:
         return TensorMeta(self.name, self.shape, self.nbytes)
 
 
-class ValueReader(Protocol):
-    """Reads the values of one tensor of an open file. The caller that opened the file closes it, after ``close``."""
+class ValueReader:
+    """Reads the values of one tensor of an open file. The caller that opened the file closes it, after ``close``.
 
-    @property
-    def layout(self) -> ValueLayout:
-        """Element type, shape, and order in which ``read_into`` delivers the values: C order, except for .npy files."""
+    ``layout``: element type, shape, and order in which ``read_into`` delivers the values: C order, except for .npy
+    files. ``packed``: the values must be unpacked or decoded from the first one on, so that nothing can be mapped.
+    """
 
-    @property
-    def packed(self) -> bool:
-        """Tells whether the values must be unpacked or decoded from the first one on, so that nothing can be mapped."""
+    __slots__ = ()
+    layout: ValueLayout
+    packed: bool = False
 
     def read_into(self, start: int, target: Array) -> None:
         """Fills a 1-D array from element ``start`` on.
@@ -139,20 +139,23 @@ class ValueReader(Protocol):
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
         """
+        raise NotImplementedError
 
     def array(self) -> Array:
         """Returns all values in their shape: read when they are few, else a view of a memory map where possible."""
+        flat = np.empty(self.layout.count, self.layout.dtype)
+        self.read_into(0, flat)
+        return flat.reshape(self.layout.shape)
+
+    def lazy_array(self) -> Array:
+        """Returns all values; where converting is costly, a long tensor comes as a ``FileArray``, which stays valid."""
+        return self.array()
+
+    def check(self, _: int) -> None:
+        """See ``TensorFile.check``; does nothing where reading compares the checksum."""
 
     def close(self) -> None:
         """Releases everything but the file."""
-
-
-@runtime_checkable
-class ConvertingReader(Protocol):
-    """A ``ValueReader`` that converts the values it reads, which is costly for all of a long tensor."""
-
-    def lazy_array(self) -> Array:
-        """Returns all values; a long tensor comes as a ``FileArray``, which stays valid when the file is closed."""
 
 
 class ElementReader(Protocol):
@@ -323,7 +326,7 @@ May raise UnreadableTensorError, OSError, ValueError.
 """
 
 
-class StoredValues:
+class StoredValues(ValueReader):
     """Values that lie contiguously in a file or archive member: a ``ValueReader``."""
 
     __slots__ = ("_bytes", "_head", "_spec", "_stored", "layout", "packed")
@@ -390,9 +393,6 @@ class StoredValues:
         flat = np.frombuffer(mapped, self._stored, layout.count, start + layout.offset)
         _check_range(self._spec, flat)
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
-
-    def close(self) -> None:
-        """See ``ValueReader``; nothing is kept."""
 
     def _read_header(self) -> ValueLayout:
         spec = self._spec
@@ -544,8 +544,8 @@ class TensorFile:
             UnreadableTensorError: the checksum differs.
         """
         size = self.layout.dtype.itemsize
-        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and hasattr(self._values, "check"):
-            self._values.check(zeros)  # only formats whose reading compares no checksum have it
+        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)):
+            self._values.check(zeros)
 
     @property
     def place(self) -> tuple[int, int] | None:
@@ -564,8 +564,6 @@ class TensorFile:
         if isinstance(values, StoredValues) and opener.waits(self._descriptor):
             fetched = values.layout.nbytes > FETCHED_WHOLE and not values.layout.fortran
             return cast("Array", FileArray(_NetworkReader(self._spec))) if fetched else self.array()
-        if not isinstance(values, ConvertingReader):
-            return self.array()
         lazy = values.lazy_array()
         if isinstance(lazy, np.ndarray):
             lazy.flags.writeable = False

@@ -105,12 +105,12 @@ def no_names(_: str) -> None:
     """Refuses all names."""
 
 
-def load_plain(data: bytes, names: Names) -> Any:
-    """Returns the object of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
+def load_plain(data: bytes, names: Names) -> Loaded:
+    """Returns the content of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
     loaded = load(data, names, _nothing_outside)
     if loaded.end != len(data):
         raise PickleError("has bytes behind its pickle")
-    return loaded.value
+    return loaded
 
 
 class _Machine:

@@ -24,7 +24,7 @@ from tui_debugger.stats.archive import State, state_of, temporary_array, unreada
 from tui_debugger.stats.blocks import boxes
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.kept import Kept
-from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, checked_layout, open_array
+from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, ValueReader, checked_layout, open_array
 from tui_debugger.stats.restricted_pickle import Global, Instance
 from tui_debugger.stats.safetensors import SafetensorsHeader, read_header
 from tui_debugger.stats.torch_file import read_objects
@@ -311,7 +311,7 @@ def _opened(tensors: dict[str, Sharded], spec: ReadSpec) -> ShardedValues:
     return ShardedValues(found, where)
 
 
-class ShardedValues:
+class ShardedValues(ValueReader):
     """The values of a tensor in pieces: a ``npy.ValueReader``."""
 
     __slots__ = ("_arrays", "_tensor", "_where", "layout", "packed")

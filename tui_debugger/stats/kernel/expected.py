@@ -121,7 +121,7 @@ class OperatorCall:
         """Checks ``count`` elements, or rows, of the output."""
         found = np.empty(_FOUND.size, np.uint8)
         call(self._name, "pp", struct.pack("=qqq", self._operator, first, count) + self._rest, found)
-        return KernelAnswer(*_FOUND.unpack(found))
+        return KernelAnswer(*_FOUND.unpack(found.tobytes()))
 
 
 def elementwise(

@@ -193,7 +193,7 @@ def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] |
     rtol, atol = limits or (0.0, math.inf)
     found = np.empty(_APART.size, np.uint8)
     call("apart", "peeqqddd", found, one, other, len(one), halves, scale, rtol, atol)
-    return PairDistance(*_APART.unpack(found))
+    return PairDistance(*_APART.unpack(found.tobytes()))
 
 
 def apart_each(here: Array, there: Array, usual: float, *, halves: bool) -> float:
