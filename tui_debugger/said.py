@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from tui_debugger.model import OperandState, UnreadablePart
-from tui_debugger.opener import read_lines
+from tui_debugger.opener import lexists, read_lines, why_not
 
 SAID_FILE: Final = "said.jsonl"
 _LARGEST_STEP: Final = 1 << 63
@@ -66,6 +66,22 @@ class SaidOfRank:
     by_design: dict[int, dict[tuple[Name, int], frozenset[str]]] = field(default_factory=dict)
     not_recorded: list[tuple[str, str]] = field(default_factory=list)
     wrong: int = 0
+
+    @classmethod
+    def looked_at(cls, path: Path) -> tuple[SaidOfRank, str]:
+        """Reads the file of a rank, where there is one, and tells what is wrong with the file."""
+        said = cls()
+        try:
+            said = cls.read(path) if lexists(path) else said
+        except OSError as error:
+            return said, why_not(path, error, wanted="a file")
+        lines = "1 line" if said.wrong == 1 else f"{said.wrong:,} lines"
+        return said, f"{lines} without sense" if said.wrong else ""
+
+    @property
+    def doubts(self) -> list[UnreadablePart]:
+        """What the training ran and nobody judged, as parts of the dump."""
+        return [UnreadablePart(*each, unrecorded=True) for each in self.not_recorded]
 
     @classmethod
     def read(cls, path: Path) -> SaidOfRank:

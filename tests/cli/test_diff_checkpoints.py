@@ -40,11 +40,19 @@ def small() -> Weights:
 
 def test_strangers_that_end_alike_are_a_missing_and_a_foreign_parameter(diff: Callable[..., Answer]) -> None:
     a, b = small(), small()
-    b["head.proj.weight"] = b.pop("encoder.wte.weight")
+    b["head.proj.weight"] = b.pop("encoder.wte.weight") * np.float32(1.5) + random(12, 8, seed=70)
     answer = diff(a, b)
     assert answer.code == 1
     assert "encoder.wte.weight is only in A, and head.proj.weight is only in B: no other name fits" in answer.out
     assert "paired 4 by name" in answer.out
+
+
+def test_one_stranger_with_the_values_of_another_parameter_cannot_be_judged(diff: Callable[..., Answer]) -> None:
+    a, b = small(), small()
+    b["head.proj.weight"] = b.pop("encoder.wte.weight")
+    answer = diff(a, b)
+    assert answer.code == 2
+    assert "head.proj.weight: it has the values of encoder.wte.weight, and no word of that name" in answer.out
 
 
 def test_a_parameter_that_only_is_missing_cannot_be_judged(diff: Callable[..., Answer]) -> None:

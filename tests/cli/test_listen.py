@@ -421,6 +421,18 @@ class TestEnds:
         training.join()
         assert (answer.code, [reason["text"] for reason in summary["reasons"]]) == expected
 
+    @pytest.mark.parametrize("steps", [6, 3], ids=["before-its-time", "the-steps-that-were-asked-for-had-ended"])
+    def test_the_dump_that_is_saved_of_one_that_breaks_tells_so(
+        self, capsys: Capture, address: str, tmp_path: Path, steps: int
+    ) -> None:
+        training = train(address, own=True, session="s0", hello=hello(0), steps=5, cause="ValueError: no batch")
+        live = listen(capsys, address, "--watch", "TO", "--save", tmp_path / "dump", "--steps", steps)
+        training.join()
+        answer = run(capsys, "check", tmp_path / "dump", "--watch", "TO")
+        lost = "rank 0: the rest of the training (it ended in step 5 (ValueError: no batch))"
+        assert (live.code, answer.code) == ((2, 2) if steps > 5 else (0, 0))
+        assert (f"cannot judge: not recorded by the training: {lost}" in answer.lines) == (steps > 5)
+
     def test_the_others_of_its_run_are_judged_to_their_end(self, capsys: Capture, address: str) -> None:
         trainings = [
             train(address, own=True, session=f"s{rank}", hello=hello(rank), steps=steps, cause=cause)

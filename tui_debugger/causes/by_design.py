@@ -4,22 +4,17 @@ Every attention net has some in every step: a mask of -Inf that a softmax turns 
 
 * an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, a buffer, or an
   input that no node made where there is no graph), and what only passes such ones on. A mask is what is added in front
-  of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
-  data is a fault of the data;
+  of a softmax, what an operator is told to write, or what is compared to say which elements are selected;
 * an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
 * the logarithm of True and False, where it is used as a mask;
 * a pole, as the logarithm of 0, where all that reads it selects other elements; in a backward pass NaN, too.
 
-An Inf that only differences and losses read, so that nothing later is finite again, is a fault of the data: nobody lays
-a mask over labels. NaN of missing values has rules of its own: see ``by_design_missing``.
-
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
-other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
-always is one. The rule is the same for dumps and for trainings that run: what differs is who says what a tensor holds.
+other elements, or intended and absorbed itself. Both together are no finding. An Inf in other data, or that only
+differences and losses read, is a fault of the data.
 
-The place of an input among the inputs is used only where a graph says so: graphs of our client for PyTorch list what
-an operator was made from, each once, and need not list numbers. So an operand that is not listed is taken by the type
-of its operator, and an Inf has to be intended in whatever input it is.
+Graphs of our client for PyTorch list what an operator was made from, each once, and need not list numbers. So an
+operand that is not listed is taken by the type of its operator, and an Inf has to be intended in whatever input it is.
 """
 
 from __future__ import annotations
@@ -90,7 +85,6 @@ class Designs(Missing):
     """Says of the tensors of one step which infinities are by design."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
-        """See ``Readers``."""
         super().__init__(nodes, contents)
         self._intended: dict[tuple[int, int], bool] = {}
         self._absorbed: dict[tuple[int, int], frozenset[str]] = {}
@@ -114,11 +108,7 @@ class Designs(Missing):
         return self._absorbed[place]
 
     def broke_before(self, row: int) -> bool:
-        """Tells whether the intended Inf that a node was given made a node bad that comes first, in a training.
-
-        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more. So
-        what weighs comes first, then the rest of the forward pass, and the backward pass last.
-        """
+        """Tells whether the intended Inf that a node was given made another one bad that comes first, in a training."""
         sources: dict[tuple[int, int], None] = {}
         pending = [row] if draws_updates(self._nodes) else []
         while pending and len(sources) < DEPTH:
@@ -136,10 +126,11 @@ class Designs(Missing):
         return any(map(self._breaks, sorted(readers)))
 
     def _order(self, row: int) -> tuple[bool, bool, int]:
+        """What weighs comes first, where rows that are masked as a whole begin; the backward pass comes last."""
         return self._is_backward(row), WEIGHS.fullmatch(self._kind(row)) is None, row
 
     def _breaks(self, row: int) -> bool:
-        """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
+        """Tells whether a node made something bad from inputs that hold nothing bad but intended Inf."""
         held, given = self._given(row)
         outputs = self._outputs(row).items()
         bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
@@ -148,7 +139,6 @@ class Designs(Missing):
     # -- intended ------------------------------------------------------------------------------------
 
     def may_be_intended(self, row: int) -> bool:
-        """Tells whether a node can put out an intended Inf at all."""
         category = self._category(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
@@ -169,17 +159,14 @@ class Designs(Missing):
         return self._is_told(row, slot, out, depth) and not self._is_bad_data(row, slot)
 
     def _is_bad_data(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Tells whether an Inf is bad data: each reader measures the distance of other values from it.
-
-        Nobody lays a mask over the labels of a loss. Where something makes the Inf finite later, it is meant after all.
-        """
+        """Tells whether an Inf is bad data: all that reads it measures how far it is from other values."""
         if depth > _FORMULA or self._is_backward(row):
             return False
         readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
         return bool(readers) and all(self._measures(each, depth) for each in readers)
 
     def _measures(self, row: int, depth: int) -> bool:
-        """Tells whether a node that is bad makes a difference or a loss of its input, maybe after moves."""
+        """Tells whether a bad node computes a difference or a loss of its input, maybe after moves."""
         kind = self._kind(row)
         bad = [slot for slot, each in self._outputs(row).items() if each.bad]
         if kind in MOVES or (kind in OPERATORS and OPERATORS[kind].written):
@@ -187,7 +174,7 @@ class Designs(Missing):
         return bool(bad) and kind in MEASURES | SUBTRACTS and not self._ends_finite(row)
 
     def _ends_finite(self, row: int) -> bool:
-        """Tells whether something that is made of a bad node is finite again, but for what compares."""
+        """Tells whether a result of a bad node becomes finite again, other than by a comparison."""
         pending = [row]
         for each in pending:  # grows
             for slot in (at for at, held in self._outputs(each).items() if held.bad):
@@ -225,7 +212,7 @@ class Designs(Missing):
         )
 
     def _is_compared(self, row: int, slot: int) -> bool:
-        """Tells whether all that reads a tensor compares it with a mask: PyTorch does so to find out what is causal."""
+        """Tells whether every reader compares a tensor with a mask, as PyTorch does to detect causal masks."""
         readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
         return bool(readers) and all(
             self._kind(each) in _SAME
@@ -234,13 +221,13 @@ class Designs(Missing):
         )
 
     def _is_kept_unread(self, row: int, slot: int) -> bool:
-        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""
+        """Tells whether a buffer is only kept or copied: no reader is bad, and nothing changes it."""
         known = row >= 0 and self._is_fed(row) and draws_updates(self._nodes) and not self._is_partial()
         readers = self._readers(row, slot) if known and assigned(self._nodes, row) is None else []
         return known and assigned(self._nodes, row) is None and all(self._is_clean(each) for each, _ in readers)
 
     def copied(self, row: int) -> tuple[int, int] | None:
-        """The buffer that is only kept and that an operator shows or copies, where nobody looked at it in the step."""
+        """The buffer that an operator only shows or copies, unless the buffer itself was seen to be bad."""
         source = next(iter(real_inputs(self._nodes, row)), (-1, 0)) if self._is_unread_view(row) else (-1, 0)
         if source[0] < 0 or not self._is_kept_unread(*source):
             return None
@@ -248,7 +235,7 @@ class Designs(Missing):
         return source if held is None or not held.bad else None
 
     def _is_put_in(self, row: int, out: ElementCounts, depth: int) -> bool:
-        """Tells whether operators of this step were told to write what is infinite in a buffer."""
+        """Tells whether operators of this step were told to write the Inf of a buffer."""
         made = assigned(self._nodes, row) if row >= 0 else None
         if not made or min(made) < 0:
             return False
@@ -257,20 +244,14 @@ class Designs(Missing):
         return has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
     def _is_filler(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
-
-        PyTorch's kernels for CUDA fill the sums of rows that do not exist with +Inf, up to a multiple of 32 rows.
-        """
+        """Tells whether fused attention keeps an output for its backward pass; CUDA kernels pad it with +Inf."""
         if not slot or "attention" not in self._kind(row) or self._is_backward(row):
             return False
         result = self._contents(row, 0)
         return result is not None and not result.bad and self._is_for_its_backward(row, slot)
 
     def _is_scratch(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what a CTC loss keeps for its own backward pass, whatever its result is.
-
-        These are logarithms of probabilities, many of which are 0, and memory behind shorter labels, as it was found.
-        """
+        """Tells whether a CTC loss keeps an output for its backward pass: logarithms of 0, and unwritten memory."""
         return slot > 0 and self._kind(row) in KEEPS_SCRATCH and self._is_for_its_backward(row, slot)
 
     def _is_for_its_backward(self, row: int, slot: int) -> bool:
@@ -297,10 +278,7 @@ class Designs(Missing):
         return self._masks[key]
 
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool, first: int = 0) -> bool:
-        """Tells whether an operator does with its input ``at`` what is done with masks.
-
-        ``first`` is the first input of an attention that may be a mask.
-        """
+        """Tells whether input ``at`` is used as a mask. ``first``: the first one of an attention that may be one."""
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
             return joined or ("attention" in kind and at >= first)
@@ -325,10 +303,7 @@ class Designs(Missing):
         return 3 if QUERIES.fullmatch(self._kind(unmade(row, 0)[0])) else 1
 
     def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:  # noqa: ARG002 - see StepDesigns
-        """The inputs of operators that hold the same as an input of a module that no node made.
-
-        Which operators run inside the module is not known here: a tensor that is a mask to them is one to the module.
-        """
+        """The inputs of operators inside a module that hold the same as one of its inputs, where these are known."""
         return []
 
     def _comes_from_operands(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
@@ -376,7 +351,6 @@ class Designs(Missing):
         depth: int,
         reader: int = -1,
     ) -> bool:
-        """Tells whether whatever is bad about some values, which may be inputs of a node, is an intended Inf."""
         return all(
             self.intended(*held[at], depth + 1) or (reader >= 0 and self._read_clean(reader, at))
             for at in slots
@@ -461,10 +435,7 @@ class Designs(Missing):
         )
 
     def may_hide(self, row: int) -> bool:
-        """Tells whether NaN of a node may be by design as well: in a backward pass, which nothing differentiates.
-
-        Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
-        """
+        """Tells whether NaN of a node may be by design: backward formulas divide by a norm of 0, and put 0 there."""
         hidden = self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH
         return (hidden and self.may_be_intended(row)) or self.may_be_missing(row)
 
@@ -485,12 +456,12 @@ class Designs(Missing):
         return clean and bool(self._selected_away(row, slot))
 
     def _is_log_of_mask(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
-        """Tells whether a mask is the logarithm of True and False: what else is 0 there is a fault of the data."""
+        """Tells whether a mask is the logarithm of True and False; that of other zeros is a fault of the data."""
         inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
         return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
 
     def _says_where(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Tells whether a tensor says of every element whether something holds, as True and False or as 1 and 0."""
+        """Tells whether a tensor is a condition for each element, as booleans or as 1 and 0."""
         kind = self._kind(row)
         if row < 0 or depth > _FORMULA or kind in COMPARES | LOGIC or self._is_boolean(row, slot):
             return row >= 0 and depth <= _FORMULA
@@ -498,7 +469,6 @@ class Designs(Missing):
         return any(self._says_where(*each, depth + 1) for each in moved)
 
     def _is_boolean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of tensors whose type is known
-        """Tells whether a tensor is known to hold True and False."""
         return False
 
     # -- absorbed ------------------------------------------------------------------------------------
@@ -557,7 +527,7 @@ class Designs(Missing):
         return any(self._hands_on(each) for each, _ in real_consumers(self._nodes, row))
 
     def _is_unread_choice(self, row: int, slot: int) -> bool:
-        """Tells whether a mask is left in the best of some elements, and nothing computes with it in this step."""
+        """Tells whether a mask remains among top-k elements, and nothing reads them in this step."""
         return self._kind(row) in CHOOSES and not self._is_partial() and not self._readers(row, slot)
 
     def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
@@ -596,10 +566,7 @@ class Designs(Missing):
 
 
 def _is_value(contents: ElementCounts | None) -> bool:
-    """Tells whether an operand is known to be what an operator writes: one number, or infinite.
-
-    0 and 1 say which elements are written as well, in graphs that list what an operator was made from.
-    """
+    """Tells whether an operand is what an operator writes: infinite, or one number; 0 and 1 say where it writes."""
     if contents is None or contents.infinite:
         return contents is not None
     return contents.count == 1 and contents.peak is not None and contents.peak > 1
@@ -632,9 +599,8 @@ def _only_moves(kind: str, given: Sequence[ElementCounts | None], out: ElementCo
 def _adds_none(kind: str, operands: Sequence[ElementCounts | None], out: ElementCounts) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
-    The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
-    have more, up to all together: it adds none where its finite inputs are too small to overflow. What a graph lists
-    behind the operands was written into some elements of an operand: the result has no more than all of these.
+    The result has the share of Inf of its infinite input, or of several at most all shares together where the finite
+    ones cannot overflow. What a graph lists behind the operands was written into some of their elements.
     """
     given, parts = operands[: _computed(kind)], operands[_computed(kind) :]
     written = [each for each in parts if each is not None and each.infinite]
@@ -657,7 +623,6 @@ def _adds_none(kind: str, operands: Sequence[ElementCounts | None], out: Element
 
 
 def _computed(kind: str) -> int:
-    """The number of operands with which an operator computes."""
     return 3 if kind in SUMS_WITH_PRODUCTS else 1 if kind in CONVERTS or kind == "neg" else 2
 
 

@@ -1,9 +1,8 @@
 """NaN by design: data with missing values, which the program leaves out of all that it computes.
 
-A program writes NaN where a value is missing, or reads such data. Whatever is computed from a NaN is NaN. So it is by
-design where it is in the data or was written by the program, and everything that reads it leaves it out: asks where it
-is, selects other elements, or writes others over it. Where it goes on, into a loss or into a gradient, it begins where
-it was written. A NaN that an operator made of numbers is never by design here.
+Such a NaN is in the data or was written by the program, and all that reads it leaves it out: asks where it is, selects
+other elements, or writes others over it. Where it goes on, into a loss or a gradient, it begins where it was written. A
+NaN that an operator made of numbers is never by design here.
 """
 
 from __future__ import annotations
@@ -34,13 +33,11 @@ class Missing(Readers):
     """Says of the tensors of a step which NaN stands for a missing value, and what leaves it out."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
-        """See ``Readers``."""
         super().__init__(nodes, contents)
         self._holding: dict[tuple[int, int], bool] = {}
         self._leaving: dict[tuple[int, int], frozenset[str]] = {}
 
     def may_be_missing(self, row: int) -> bool:
-        """Tells whether a node can put out a NaN that stands for a missing value at all."""
         if row < 0 or self._is_backward(row):
             return False
         kind = self._kind(row)
@@ -48,10 +45,7 @@ class Missing(Readers):
         return fed or kind in OPERATORS or kind in PASSES_ON
 
     def left_out_by(self, row: int, slot: int) -> frozenset[str]:
-        """The operator types that leave out the NaN of missing values; empty where it goes on, or is none of these.
-
-        A NaN that nothing leaves out may as well be a fault that nothing has read yet.
-        """
+        """The operator types that leave out the NaN of missing values; empty where it goes on, or nothing read it."""
         found = self._leaving_out(row, slot, 0) if self._holds_missing(row, slot, 0) else frozenset()
         return found if found - {NOTHING} else frozenset()
 
@@ -102,7 +96,7 @@ class Missing(Readers):
         return frozenset().union(*found) if all(found) else frozenset()
 
     def _reader_leaving_out(self, row: int, depth: int) -> frozenset[str]:
-        """The same of what one node reads. A buffer stands for what is drawn to change it."""
+        """Like ``_leaving_out``, for one reader; for a node that changes a buffer, asks about the buffer."""
         if self._is_change(row):
             changed = real_inputs(self._nodes, row)[0]
             if self._category(changed[0]) is not Category.PARAMETER:
@@ -121,7 +115,7 @@ class Missing(Readers):
         return backward and any(each.bad for each in self._outputs(row).values())
 
     def _clean_leaving_out(self, row: int) -> frozenset[str]:
-        """The same of a node that is clean. In a training most operators could not be, and so read something else."""
+        """Like ``_leaving_out``, for a clean reader: most operators are clean only if they read another tensor."""
         kind = self._kind(row)
         another = draws_updates(self._nodes) and kind not in CONVERTS and not DECIDES.fullmatch(kind)
         is_module = another and kind not in OPERATORS  # its own operators may leave the NaN out

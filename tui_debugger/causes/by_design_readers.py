@@ -1,7 +1,7 @@
 """What is known of the tensors of a step, and of what reads each: the ground on which ``by_design`` decides.
 
-A graph has the nodes of all steps, and what a node read in some step. So what reads a tensor is asked of the values: a
-node that is clean, and could not be so had it read something bad, read another tensor.
+A graph has the nodes of all steps. So what reads a tensor is asked of the values: a node that is clean, and could not
+be so had it read something bad, read another tensor.
 """
 
 from __future__ import annotations
@@ -37,34 +37,23 @@ DEPTH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ElementCounts:
-    """The counts of NaN and Inf in a tensor, and the largest finite magnitude, as far as they are known.
-
-    Attributes:
-        nan, positive, negative: elements that are NaN, +Inf, -Inf.
-        count: all elements; 0 when not known.
-        peak: largest finite magnitude; None when not known.
-        largest: largest number that its type holds; None when not known.
-        counted: the elements were counted; else only whether there are some of a kind is known.
-        lowest: it has the lowest number of its type, and nothing above 0, as masks have; None when not known.
-    """
+    """The counts of NaN and Inf in a tensor, and the largest finite magnitude, as far as they are known."""
 
     nan: int = 0
     positive: int = 0
     negative: int = 0
-    count: int = 0
-    peak: float | None = None
-    largest: float | None = None
-    counted: bool = True
-    lowest: bool | None = None
+    count: int = 0  # 0: not known
+    peak: float | None = None  # largest finite magnitude
+    largest: float | None = None  # number that its type holds
+    counted: bool = True  # else only whether there are some of a kind is known
+    lowest: bool | None = None  # it has the lowest number of its type, and nothing above 0, as masks have
 
     @property
     def infinite(self) -> bool:
-        """Tells whether it has an Inf."""
         return bool(self.positive or self.negative)
 
     @property
     def bad(self) -> bool:
-        """Tells whether it has NaN or Inf."""
         return bool(self.nan) or self.infinite
 
 
@@ -102,11 +91,10 @@ class Readers:
         return held, [self._contents(*each) for each in held]
 
     def _read_clean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of a step whose tensors are looked up
-        """Tells whether a node read something clean: a graph has the inputs of all steps, and some are not of this."""
+        """Tells whether a node read a clean tensor in this step: the graph has the inputs of all steps."""
         return False
 
     def _outputs(self, row: int) -> dict[int, ElementCounts]:
-        """Returns the outputs of an operator that are known."""
         outputs = {at: self._contents(row, at) for at in range(max(int(self._nodes.outputs[row]), 1))}
         return {at: contents for at, contents in outputs.items() if contents is not None}
 
@@ -115,16 +103,13 @@ class Readers:
         return bool(outputs) and not any(each.bad for each in outputs)
 
     def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads an output (node row, input). An input that nothing made is read by its own node alone.
-
-        A buffer is not read by what changes it: that is drawn to show what the buffer is made of.
-        """
+        """What reads an output (node row, input), but not what changes a buffer; of what nothing made: its own node."""
         if row < 0:
             return [unmade(row, slot)]
         return [each for each in real_consumers(self._nodes, row, slot) if each[1] or not self._is_change(each[0])]
 
     def _readers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads the values of an output (node row, input). A backward pass that is clean says nothing."""
+        """Readers of an output's values (node row, input), without clean backward passes, which say nothing."""
         forward = not self._is_backward(row)
         return [
             (consumer, position)
@@ -143,16 +128,15 @@ class Readers:
         return True
 
     def _writes(self, row: int) -> bool:
-        """Tells whether all that an operator puts out is a tensor in which it wrote something."""
         operands = OPERATORS.get(self._kind(row))
         return operands is not None and bool(operands.written)
 
     def _read_another(self, row: int) -> bool:
-        """Tells whether what reads a bad tensor in some step is not bad, as it were if it had read that in this one."""
+        """Tells whether a reader of a bad tensor is clean, so that it read another tensor in this step."""
         return self._kind(row) in PASSES_ON and self._is_clean(row)
 
     def _handed_on(self, row: int) -> tuple[int, int] | None:
-        """The output that a module may only have returned, in a graph of our client: it is made of nothing else."""
+        """The only input of a module in a graph of our client: the module may just have returned it."""
         inputs = real_inputs(self._nodes, row) if row >= 0 and draws_updates(self._nodes) else []
         alone = len(inputs) == 1 and inputs[0][0] >= 0 and not self._is_backward(row) and not is_known(self._kind(row))
         return inputs[0] if alone else None
@@ -163,10 +147,7 @@ class Readers:
         return source is not None and mine is not None and holds_the_same(mine, self._contents(*source))
 
     def _is_unread_view(self, row: int, depth: int = 0) -> bool:
-        """Tells whether an operator only shows or copies elements that nothing computes with there.
-
-        Such are views that are written over next, and copies that are saved.
-        """
+        """Tells whether an operator only shows or copies elements (to save them, say) that nothing computes with."""
         kind = self._kind(row)
         shows = kind in VIEWS | COPIES | CONVERTS or (row >= 0 and self._hands_on(row))
         bad = shows and any(each.bad for each in self._outputs(row).values())
@@ -182,7 +163,7 @@ class Readers:
         )
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
-        """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
+        """Tells whether a tensor of constants has no readers: a mask that was not needed."""
         if self._is_partial() or self._readers(row, slot):
             return False
         return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))
@@ -203,15 +184,11 @@ class Readers:
 
 
 def unmade(row: int, slot: int) -> tuple[int, int]:
-    """Names an input that no node made as if it were an output: its node stands for it, as a number below -1.
-
-    The same function tells which input such a name is of.
-    """
+    """Names an input that no node made like an output, with a row below -1; its own inverse."""
     return -2 - row, slot
 
 
 def is_known(kind: str) -> bool:
-    """Tells whether a table says what operators of a kind do with an Inf."""
     return kind in OPERATORS or any(table.fullmatch(kind) for table in (SOFTENS, WEIGHS, ABSORBS))
 
 
@@ -228,7 +205,6 @@ def same_infinities(one: ElementCounts, other: ElementCounts) -> bool:
 
 
 def same_signs(one: ElementCounts, other: ElementCounts | None) -> bool:
-    """Tells whether two tensors hold Inf of the same signs."""
     return has_signs(one, [other]) and (other is None or has_signs(other, [one]))
 
 
@@ -240,7 +216,6 @@ def has_signs(out: ElementCounts, sources: Sequence[ElementCounts | None]) -> bo
 
 
 def is_infinite(contents: ElementCounts | None) -> bool:
-    """Tells whether a tensor is known to hold an Inf."""
     return contents is not None and contents.infinite
 
 

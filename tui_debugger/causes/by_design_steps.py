@@ -1,7 +1,4 @@
-"""Applies the rule of ``by_design`` to the tensors of a step, and marks the hits that it excuses.
-
-The step may come from a dump or from a training.
-"""
+"""Applies the rule of ``by_design`` to the tensors of a step, of a dump or a training, and marks excused hits."""
 
 from __future__ import annotations
 
@@ -64,7 +61,6 @@ class StepDesigns(Designs):
         progress: ProgressFn = no_progress,
         round: int = 0,  # noqa: A002 - see TensorKey
     ) -> None:
-        """``round`` 0: all rounds."""
         super().__init__(measurements.flow.nodes, self._held)
         self._round = round
         self._rounds: dict[int, StepDesigns] = {round: self}
@@ -82,11 +78,10 @@ class StepDesigns(Designs):
         return self._rounds[round]
 
     def intended(self, row: int, slot: int, depth: int = 0) -> bool:
-        """See ``Designs``; what was found out while a training stood there to be asked is not asked again."""
+        """See ``Designs``; answers that were found while the training was stopped are reused."""
         return bool(self._table.by_design.get((row, slot))) or super().intended(row, slot, depth)
 
     def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
-        """See ``intended``."""
         found = self._table.by_design.get((row, slot))
         return super().absorbed_by(row, slot, depth) if found is None else found
 
@@ -102,7 +97,6 @@ class StepDesigns(Designs):
         return place is not None and self.intended(*place)
 
     def absorbed_at(self, row: int, side: Side, slot: int) -> frozenset[str]:
-        """``absorbed_by`` of an input or output of a node."""
         place = self._place(row, side, slot)
         return frozenset() if place is None else self.absorbed_by(*place)
 
@@ -120,7 +114,7 @@ class StepDesigns(Designs):
         return len(hits.designed)
 
     def _said(self, row: int, side: Side, slot: int) -> frozenset[str]:
-        """The kinds that make an output finite or leave it out, as was found out while the training stood there."""
+        """The kinds that absorb an output or leave it out, as found while the training was stopped."""
         return self._table.by_design.get((row, slot), frozenset()) if side is Side.OUTPUT else frozenset()
 
     def _ran(self, row: int) -> bool:
@@ -165,7 +159,6 @@ class StepDesigns(Designs):
         return meta is not None and meta[0] == "bool"
 
     def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """The other inputs of an operator of a training that are infinite by design."""
         others = real_inputs(self._nodes, row) if draws_updates(self._nodes) else []
         return [each for at, each in enumerate(others) if at != slot and each[0] >= 0 and self.intended(*each)]
 
@@ -199,7 +192,7 @@ class StepDesigns(Designs):
         return found
 
     def _constant(self, row: int, slot: int) -> ElementCounts | None:
-        """Returns what a constant of the graph holds; None where its files differ: it never changes."""
+        """The content of a graph constant; None when its files differ, as those of a constant never do."""
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
@@ -213,7 +206,6 @@ class StepDesigns(Designs):
         return first if len(same) == 1 else None
 
     def _of_another_run(self, row: int, side: Side, slot: int) -> list[Record | None]:
-        """The same place in the first other step that has it."""
         for step in dict.fromkeys(step for step, _ in self._flow.runs_of(row)):
             if step != self._step and (records := self._records_of(step, row, side, slot)):
                 return records
@@ -281,7 +273,6 @@ def elements_of(record: Record | None) -> ElementCounts | None:
 
 
 def elements_of_stats(stats: TensorStats, dtype: str) -> ElementCounts:
-    """Returns the same of statistics, of elements of a type."""
     largest, counted = _largest(dtype), stats.counted and not stats.at_least & AtLeast.INF
     elements = ElementCounts(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, largest=largest, counted=counted)
     if stats.minimum is None and stats.count > stats.nan + stats.pos_inf + stats.neg_inf:
@@ -300,7 +291,7 @@ def _largest(dtype: str) -> float | None:
 
 
 def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
-    """Makes a hit one by design: whatever was found because of its Inf is no finding."""
+    """Marks a hit as by design, with the operator types that absorb its Inf."""
     hits.designed[at] = types
     verdicts = {result.watchpoint: result.verdict for result in hits.results_of(at)}
     for number, (watchpoint, _) in enumerate(hits.watchpoints):
@@ -309,7 +300,7 @@ def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
 
 
 def may_be_absorbed(hits: HitList) -> bool:
-    """Tells whether each finding of a step that still runs is an Inf that what runs later may make one by design."""
+    """Tells whether every finding of an unfinished step is an Inf or NaN that later nodes may absorb."""
     for part, _, places in hits.with_verdict(Verdict.FINDING).by_step():
         designs = Designs(part.nodes, lambda *_: None)
         for at in places:

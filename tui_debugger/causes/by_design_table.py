@@ -1,7 +1,4 @@
-"""Operators that write, pass on and absorb infinities: **the** table of infinities by design.
-
-By plain type (``graph.categories.plain_type``), which MindSpore, PyTorch's operators and its Python functions share.
-"""
+"""Operators that write, pass on and absorb infinities, by ``categories.plain_type``: **the** table of these."""
 
 from __future__ import annotations
 
@@ -24,17 +21,11 @@ class ResultRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The inputs of an operator that can put out an Inf without having made it.
+    """The inputs of an operator that can put out an Inf without having made it."""
 
-    Attributes:
-        passed: input slots whose elements it passes on; None: all of them.
-        written: input slots that hold the values to write; empty: it writes nothing.
-        work: what it does with the elements that it passes on.
-    """
-
-    passed: tuple[int, ...] | None
-    written: tuple[int, ...] = ()
-    work: ResultRule = ResultRule.MOVES
+    passed: tuple[int, ...] | None  # input slots whose elements it passes on; None: all of them
+    written: tuple[int, ...] = ()  # input slots that hold the values to write
+    work: ResultRule = ResultRule.MOVES  # what it does with the elements that it passes on
 
 
 def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:

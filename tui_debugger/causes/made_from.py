@@ -1,7 +1,7 @@
 """Fills in what bad tensors were made from: which node made each, and where the values stand that went into it.
 
-Values are found in columns. One by one are looked at: parameters, which have a value of before, and steps in which a
-tensor was written several times, where each writing has its own inputs.
+This is done in columns, but for parameters, which have a value of before, and steps in which a tensor was written
+several times.
 """
 
 from __future__ import annotations
@@ -57,16 +57,7 @@ def made_from(  # noqa: PLR0917 - the columns that name a tensor
     slot: Integers,
     round: Integers,  # noqa: A002 - see TensorKey
 ) -> Causes:
-    """The tensors of a step with what they were made from; they need not have been dumped themselves.
-
-    Args:
-        measurements: of the rank.
-        step: the step.
-        row: of the tensors' nodes.
-        side: of the tensors.
-        slot: of the tensors.
-        round: of the tensors.
-    """
+    """The tensors of a step with what they were made from; they need not have been dumped themselves."""
     filling = _Filling(measurements, step)
     tensors = np.zeros(len(row), TENSOR)
     for name, column in (("row", row), ("side", side), ("slot", slot), ("round", round)):
@@ -87,7 +78,6 @@ class _Filling:
         self._held: dict[tuple[int, int, int, int], Located | None] = {}
 
     def joined(self) -> Rows:
-        """All values, by tensor."""
         if not self._values:
             return np.zeros(0, VALUE)
         values = np.concatenate(self._values)
@@ -96,7 +86,6 @@ class _Filling:
     # -- tensors -------------------------------------------------------------------------------------
 
     def fill(self, tensors: Rows) -> None:
-        """Says of each tensor what made it, and collects the values."""
         row, slot, round_ = tensors["row"], tensors["slot"], tensors["round"]
         tensors["index"] = self._located(row, tensors["side"], slot, round_)
         tensors["named"], tensors["node"], tensors["parameter"], tensors["other"] = row, -1, -1, -1
@@ -118,7 +107,7 @@ class _Filling:
         self._updated_by_states(tensors)
 
     def _inputs_that_differ(self, tensors: Rows, of: Int64, node: Int64) -> None:
-        """Input files that are no copy of what their producers wrote; sets ``node`` where only that was not dumped."""
+        """Input files that differ from their producer's output; sets ``node`` where that was not dumped."""
         row, slot = tensors["row"][of], tensors["slot"][of]
         holder, made = (column.astype(np.int64) for column in holders(self._nodes, row, slot))
         known = holder >= 0
@@ -170,7 +159,6 @@ class _Filling:
             of["start"], of["named"], of["other"] = OriginKind.CHANGED.code, row, holder.row
 
     def _parameter(self, tensors: Rows, number: int, row: int, node: Int64) -> None:
-        """A parameter at the end of the step."""
         of, flow = tensors[number], self._flow
         round_ = int(of["round"])
         made = self._assigned(row)
@@ -197,7 +185,7 @@ class _Filling:
             self._add(number, updater, each, [at], side=Side.OUTPUT)
 
     def _assigned(self, row: int) -> list[int] | None:
-        """``assigned``, but for what made a parameter in later steps only."""
+        """``assigned``, without producers of later steps."""
         made, change = assigned(self._nodes, row), change_of(self._nodes, row)
         if made is None or change is None or not self._table.operands:
             return made
@@ -206,7 +194,6 @@ class _Filling:
         return [each for slot, each in enumerate(made, 1) if not self._came_later(change, slot)]
 
     def _came_later(self, change: int, slot: int) -> bool:
-        """Tells whether a parameter is made of an input of its change in later steps only."""
         return self._table.operands.get((change, slot)) == OperandState.CLEAN
 
     def _made_by_modules(self, of: Any, number: int, row: int) -> None:
@@ -224,11 +211,7 @@ class _Filling:
                     self._add(number, change, slot, [value], holder=holder.row)
 
     def _written_while_others_were_bad(self, tensors: Rows) -> None:
-        """What a program wrote while other tensors were bad may have been made of those.
-
-        An average is made of weights before the step begins. An input of the model may be made of an output of the
-        step before: a recurrent state that the program carries over.
-        """
+        """A program may have made what it wrote of what was bad then: an average of weights, a recurrent state."""
         start = tensors["start"] == OriginKind.SOURCE.code
         for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist():
             row = int(tensors["parameter"][number])
@@ -258,7 +241,7 @@ class _Filling:
         return self._bad([(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()])
 
     def _updated_by_states(self, tensors: Rows) -> None:
-        """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
+        """Bad optimizer states count as inputs of a weight's update: an optimizer changes its states first."""
         flow = self._flow
         updated = np.flatnonzero((tensors["start"] == OriginKind.UPDATED.code) & (tensors["parameter"] >= 0)).tolist()
         states: list[tuple[int, int, int, Located]] = []
@@ -278,13 +261,12 @@ class _Filling:
                 self._add(number, updater, slot, [at], holder=at.row)
 
     def _bad(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of some tensors, by step and index, that hold NaN or Inf."""
         self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
         with self._measurements.locked():
             return [at for at in places if holds_bad(self._measurements.records(at[0]).rows[[at[1]]])[0]]
 
     def _starts(self, row: int, round_: int) -> bool:
-        """Tells whether no run came before that left a value in a parameter."""
+        """Tells whether no earlier run left a value in a parameter."""
         return self._flow.before(row, Side.OUTPUT, 0, self._step, round_) is None
 
     # -- the inputs of nodes -------------------------------------------------------------------------
@@ -312,7 +294,6 @@ class _Filling:
         tensors["start"][nothing[made]] = np.where(in_graph, OriginKind.SOURCE.code, OriginKind.UNKNOWN.code)[made]
 
     def _inputs(self, nodes: Int64, rounds: Int64) -> Rows:
-        """The inputs of some nodes by slot, those that were not dumped included."""
         number, slot = self._input_slots(nodes, rounds)
         values = self._rows(number, nodes[number], slot)
         node, round_ = values["node"], rounds[number]
@@ -352,10 +333,7 @@ class _Filling:
         return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
 
     def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
-        """A parameter without an input file: the program wrote it, or only the value after its update is there.
-
-        Where nothing tells which of the values a node got, both have to be clean.
-        """
+        """A parameter without an input file; where a node may have got either value, before or after, both count."""
         updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._table.unfinished:
@@ -392,10 +370,7 @@ class _Filling:
         return both >> 17, both & 0x1FFFF
 
     def _dumped_slots(self, nodes: Int64, rounds: Int64, unknown: Mask) -> list[Int64]:
-        """The slots of input files as ``number << 17 | slot``; ``unknown`` marks nodes without inputs in the graph.
-
-        Without a graph there are further slots: below dumped ones, by the type of the node, in the run before.
-        """
+        """Slots of input files as ``number << 17 | slot``; of ``unknown`` nodes those that may be missing, too."""
         found = self._slots_in(self._step, nodes, rounds)
         number, slot = found >> 17, found & 0x1FFFF
         most = np.full(len(nodes), -1, np.int64)
@@ -522,7 +497,7 @@ class _Filling:
         return values
 
     def _readable(self, step: Int64, index: Int64) -> Mask:
-        """Tells which values can be read; measures them, so that no answer hangs on what was asked before."""
+        """Tells which values can be read, and measures them: answers must not depend on earlier questions."""
         places = zip(step.tolist(), index.tolist(), strict=True)
         self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
         found = np.ones(len(step), np.bool_)
@@ -534,7 +509,6 @@ class _Filling:
         return found
 
     def _by_type(self, is_of: Any, rows: Int64) -> Mask:
-        """Tells which nodes have an operator type of a kind."""
         kinds = self._nodes.type_id[rows]
         answers = {
             kind: bool(is_of(self._nodes.types[kind] if kind >= 0 else "")) for kind in np.unique(kinds).tolist()
@@ -543,11 +517,7 @@ class _Filling:
 
 
 def may_read_later(nodes: NodeTable, row: int, reader: int) -> bool:
-    """Tells whether a node may have read the value of a parameter after the step, not the value before the step.
-
-    The program itself wrote it, another module changes that buffer, or the weight is read before and after its
-    optimizer ran: nothing tells which of the values a node got.
-    """
+    """Tells whether a node may have read a parameter after its change in the step: nothing tells which value it got."""
     if nodes.op_type(reader) in DRAWN_UPDATES:
         return False
     made = assigned(nodes, row)
@@ -566,5 +536,5 @@ def _updates(op_type: str) -> bool:
 
 
 def _monads(nodes: NodeTable) -> Int64:
-    """Rows that say what runs after what, and never have a value."""
+    """Rows of constants that only state an order, and never have a value."""
     return np.array([row for row, text in nodes.constants.items() if text in MONADS], np.int64)

@@ -40,33 +40,20 @@ from tui_debugger.stats.records import RequiredStats, holds_bad
 
 @dataclass(eq=False)
 class Ruling:
-    """What the rule says, as columns.
+    """What the rule says, as columns."""
 
-    Attributes:
-        start: of each tensor, ``OriginKind.code``.
-        state: of each value, a number of ``STATES``.
-        step, index: where the value stands that was judged.
-        constant, missing, overwritten, designed: of each value, see ``JudgedValue``.
-    """
-
-    start: Int8
-    state: Int8
-    step: Int64
+    start: Int8  # of each tensor, ``OriginKind.code``
+    state: Int8  # of each value, as what follows: a number of ``STATES``
+    step: Int64  # where the value stands that was judged
     index: Int64
-    constant: Mask
+    constant: Mask  # see ``JudgedValue``, also for what follows
     missing: Mask
     overwritten: Mask
     designed: Mask
 
 
 def ruling(causes: Causes, criterion: Criterion, progress: ProgressFn = no_progress, text: str = "") -> Ruling:
-    """Decides for every tensor why the tensor is bad, by one criterion for all.
-
-    Values are measured where that decides something: a tensor with an input that is known to be bad was passed on.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Decides why each tensor is bad, and measures what that needs. Raises CancelledError from ``progress``."""
     return _OriginJudge(causes, criterion, progress, text).ruling()
 
 
@@ -133,7 +120,7 @@ class _OriginJudge:
         return start
 
     def _pass_on(self, start: Int8, designed: Mask) -> None:
-        """Of several tensors that an intended Inf made bad only those of the first node are origins."""
+        """Of several tensors that an intended Inf made bad, only those of the first node are origins."""
         made = self._causes.any_of(designed) & (start == OriginKind.MADE.code)
         for number in np.flatnonzero(made).tolist():
             of = self._tensors[number]
@@ -155,7 +142,7 @@ class _OriginJudge:
         return found
 
     def _judge_by_later(self, state: Int8, open_values: Mask) -> None:
-        """Takes parameters of which nobody knows what they were for clean where they are clean after their update."""
+        """Counts parameters of unknown value as clean if they are clean after their update."""
         unknown = open_values & (state == UNKNOWN) & (self._values["later"] >= 0)
         if self._criterion.overflow and unknown.any():
             step = np.full(len(state), self._causes.step, np.int64)
@@ -164,7 +151,7 @@ class _OriginJudge:
             state[unknown & (later == CLEAN)] = CLEAN
 
     def _believe(self, state: Int8, designed: Mask) -> None:
-        """Takes what a training said of a value when a node read it. An Inf may be there by design."""
+        """Adopts the states that a training reported for values that a node read; an Inf may be by design."""
         if not self._criterion.overflow:
             return
         told = self._values["told"]
@@ -175,7 +162,6 @@ class _OriginJudge:
         state[(told == OperandState.INFINITE) & ~designed & ~written & (self._values["index"] >= 0)] = BAD
 
     def _stated(self) -> tuple[Int64, Int8]:
-        """The values of constants that the graph states, by number, and their states."""
         at = np.flatnonzero(self._values["stated"]) if self._criterion.overflow else np.zeros(0, np.int64)
         nodes = self._causes.flow.nodes
         rows, which = np.unique(self._values["holder"][at], return_inverse=True)
@@ -191,7 +177,7 @@ class _OriginJudge:
         self._measurements.ensure(dict.fromkeys(places, self._criterion.need), self._progress, self._text)
 
     def _surely_passed_on(self, state: Int8, constant: Mask, designed: Mask) -> Mask:
-        """Tensors with a value of which is known that it is bad, and that a closer look would not find otherwise."""
+        """Tensors with an input that is bad for certain, whatever a closer look would show."""
         values = self._values
         may_be_its_own = values["own"] & (values["held_index"] >= 0)
         held = self._states(values["held_step"], np.where(may_be_its_own, values["held_index"], -1))
@@ -222,7 +208,6 @@ class _OriginJudge:
         return found
 
     def _outputs(self, node: int, round_: int) -> Iterator[int]:
-        """The dumped outputs of a node in a run."""
         flow, step = self._causes.flow, self._causes.step
         for slot in flow.slots(step, node, Side.OUTPUT, round_) if node >= 0 else ():
             yield flow.located(step, node, Side.OUTPUT, slot, round_).index
@@ -237,7 +222,6 @@ class _OriginJudge:
         )
 
     def _designed(self, state: Int8, step: Int64, index: Int64) -> Mask:
-        """Tells which bad tensors have an Inf that an operator was told to write."""
         found = np.zeros(len(step), np.bool_)
         if self._criterion is not OVERFLOW:
             return found
@@ -277,7 +261,7 @@ class _OriginJudge:
         return found
 
     def _are_given(self) -> Mask:
-        """Tells what nothing in the run makes, where a watchpoint asks for what hardly changes: a learning rate."""
+        """Values that the run does not make, for conditions on small changes: a learning rate, for example."""
         found = np.zeros(len(self._values), np.bool_)
         if self._criterion.unchanged:
             flow = self._causes.flow
@@ -296,11 +280,7 @@ _IS_ORIGIN: Final = np.array([each in OriginKind.origins() for each in STARTS], 
 
 
 def mark_hits(measurements: Measurements, hits: StepHits, progress: ProgressFn = no_progress) -> int:
-    """Marks which hits of a step are origins, and which are by design; returns how many are by design.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Marks hits as origins or by design; the number by design. Raises CancelledError from ``progress``."""
     by_design = StepDesigns(measurements, hits.step, progress).mark(hits)
     bad = np.flatnonzero(hits.bad())
     if len(bad):
@@ -319,20 +299,12 @@ Asked = tuple[Hit, Sequence[Criterion]]
 
 
 class Examination:
-    """The rulings on bad tensors of a step, each asked by one criterion or several.
-
-    Attributes:
-        start: the answer for each tensor: for the first criterion by which it starts there, else for the first one.
-    """
+    """The rulings on bad tensors of a step, each asked by one criterion or several."""
 
     def __init__(
         self, measurements: Measurements, step: int, asked: Sequence[Asked], progress: ProgressFn = no_progress
     ) -> None:
-        """Asks.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Asks; raises CancelledError from ``progress``."""
         self._asked = asked
         keys = [hit.key for hit, _ in asked]
         self.causes = made_from(
@@ -349,7 +321,7 @@ class Examination:
             of = np.flatnonzero([criterion in criteria for _, criteria in asked])
             some = self.causes if len(of) == len(asked) else self.causes.some(of)
             self._rulings[criterion] = some, of, ruling(some, criterion, progress, text)
-        self.start = [self._answer(number)[0] for number in range(len(asked))]
+        self.start = [self._answer(number)[0] for number in range(len(asked))]  # see ``Examined``
 
     def _answer(self, number: int) -> tuple[OriginKind, tuple[int, ...], Criterion]:
         criteria = self._asked[number][1]
@@ -363,7 +335,6 @@ class Examination:
         return STARTS[int(found.start[np.searchsorted(of, number)])]
 
     def of(self, number: int) -> Examined:
-        """One tensor with the verdicts on all that it was made from."""
         start, numbers, criterion = self._answer(number)
         causes, of, found = self._rulings[criterion]
         at = int(np.searchsorted(of, number))

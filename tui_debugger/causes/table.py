@@ -21,7 +21,7 @@ from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
 class OriginKind(Enum):
-    """The way in which something bad starts at a tensor, or the reason why it does not."""
+    """How something bad starts at a tensor, or why it does not."""
 
     MADE = "made"
     """A node made it from clean inputs."""
@@ -46,12 +46,10 @@ class OriginKind(Enum):
 
     @classmethod
     def origins(cls) -> frozenset[OriginKind]:
-        """The kinds that mean: it starts here."""
         return _ORIGINS
 
     @property
     def code(self) -> int:
-        """The number of this kind in columns."""
         return _CODES[self]
 
     def is_origin(self, step: int) -> bool:
@@ -76,7 +74,6 @@ class InputState(Enum):
 
     @property
     def code(self) -> int:
-        """The number of this state in columns."""
         return STATES.index(self)
 
 
@@ -86,17 +83,12 @@ CLEAN, BAD, UNKNOWN = (np.int8(number) for number in range(3))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Criterion:
-    """The criterion by which a tensor is bad.
-
-    Attributes:
-        watchpoint: it would have a finding; its selection is not asked.
-    """
+    """The criterion by which a tensor is bad: a watchpoint would have a finding; its selection is not asked."""
 
     watchpoint: Watchpoint
 
     @property
     def need(self) -> RequiredStats:
-        """Returns what a record must hold to answer it."""
         return needs(self.watchpoint)
 
     @property
@@ -122,7 +114,6 @@ class Criterion:
         return found
 
     def state(self, records: Records, row: int) -> InputState:
-        """The state of one tensor."""
         return STATES[int(self.states(records, [row])[0])]
 
 
@@ -131,7 +122,7 @@ OVERFLOW: Final = Criterion(Watchpoint(0, "tensor_overflow"))
 
 
 def criterion_of(watchpoint: Watchpoint) -> Criterion:
-    """Returns what makes a tensor bad in the eyes of a watchpoint; all conditions on NaN and Inf ask the same."""
+    """The criterion of a watchpoint; all conditions on NaN and Inf share one."""
     return OVERFLOW if CONDITIONS[watchpoint.condition].is_overflow else Criterion(watchpoint)
 
 
@@ -190,67 +181,45 @@ after: it is the parameter after its update: see ``later``.
 
 @dataclass(frozen=True, slots=True)
 class JudgedValue:
-    """A value that a tensor was made from, with the verdict on it.
+    """A value that a tensor was made from, with the verdict on it."""
 
-    Attributes:
-        node, slot, side, own, initial, after: see ``VALUE``.
-        at: where the value stands that was judged; None when it was not dumped.
-        held: where the value of before the node ran stands; None where that is not known.
-        state: what it is.
-        constant: it is the value of a graph constant or an operator's attribute.
-        missing: it is not known, so that it cannot be said that something does not start elsewhere.
-        overwritten: ``at`` is the value of before the node wrote over it.
-        before: it is the parameter's own value of before.
-        designed: it has an Inf, which an operator was told to write: clean as far as what is made from it goes.
-    """
-
-    node: int
+    node: int  # as ``slot``, ``side``, ``own``, ``initial`` and ``after`` of ``VALUE``
     slot: int
     side: Side
-    at: Located | None
-    held: Located | None
+    at: Located | None  # where the value stands that was judged
+    held: Located | None  # where that of before the node ran stands
     state: InputState
     own: bool
-    constant: bool
-    missing: bool
+    constant: bool  # it is a constant of the graph, or an operator's attribute
+    missing: bool  # it is not known, so that something may start elsewhere
     initial: bool
     after: bool
-    before: bool
-    overwritten: bool
-    designed: bool
+    before: bool  # it is the parameter's own value of before
+    overwritten: bool  # ``at`` is the value of before the node wrote over it
+    designed: bool  # it has an Inf that an operator was told to write: what is made from it counts it as clean
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A bad tensor, and why it is (or is not) where things start.
-
-    Attributes:
-        hit: the tensor.
-        start: the answer for the first criterion by which it starts here, else for the first criterion.
-        criteria: the numbers of the criteria by which it starts here; without any, of all.
-        values: the verdicts behind ``start``.
-        made_by: the node that made it, or where it was changed.
-        beside, node, parameter, exchanged: ``other``, ``node``, ``parameter`` and ``exchanged`` of ``TENSOR``.
-    """
+    """A bad tensor, and why it is (or is not) where things start."""
 
     hit: Hit
-    start: OriginKind
-    criteria: tuple[int, ...]
+    start: OriginKind  # for the first criterion by which it starts here, else for the first one
+    criteria: tuple[int, ...]  # numbers of those by which it starts here; without any, of all
     values: tuple[JudgedValue, ...]
-    made_by: int
-    beside: int
+    made_by: int  # the node that made it, or where it was changed
+    beside: int  # ``other`` of ``TENSOR``, as ``node``, ``parameter`` and ``exchanged`` are those of it
     node: int
     parameter: int
     exchanged: bool
 
     @property
     def missing(self) -> tuple[JudgedValue, ...]:
-        """Returns the unknown values: without them it cannot be said that it starts here. Other ranks are left out."""
+        """The unknown values that keep a tensor from being an origin, without values of other ranks."""
         return tuple(each for each in self.values if each.missing)
 
     @property
     def row(self) -> int:
-        """The node to be named."""
         updated = self.start is OriginKind.UPDATED and self.parameter >= 0
         return self.parameter if updated else self.made_by
 
@@ -261,14 +230,7 @@ class Examined:
 
 
 class Causes:
-    """The bad tensors of a step and the values that they were made from.
-
-    Attributes:
-        measurements: of the rank.
-        step: the step.
-        tensors: rows of ``TENSOR``.
-        values: rows of ``VALUE``, sorted by tensor, then as their node has them.
-    """
+    """The bad tensors of a step and the values that they were made from."""
 
     def __init__(
         self, measurements: Measurements, step: int, tensors: npt.NDArray[np.void], values: npt.NDArray[np.void]
@@ -276,15 +238,13 @@ class Causes:
         self.measurements = measurements
         self.flow: DataFlow = measurements.flow
         self.step = step
-        self.tensors = tensors
-        self.values = values
+        self.tensors = tensors  # rows of ``TENSOR``
+        self.values = values  # rows of ``VALUE``, sorted by tensor, then as their node has them
 
     def __len__(self) -> int:
-        """Number of tensors."""
         return len(self.tensors)
 
     def some(self, chosen: Int64) -> Causes:
-        """The same of some tensors, ascending numbers."""
         number = np.full(len(self), -1, np.int64)
         number[chosen] = np.arange(len(chosen))
         kept = number[self.values["of"]] >= 0
@@ -299,7 +259,6 @@ class Causes:
         return found
 
     def key(self, number: int) -> TensorKey:
-        """The handle of a tensor."""
         of = self.tensors[number]
         row, side, slot = int(of["row"]), Side(int(of["side"])), int(of["slot"])
         return self.flow.nodes.key(self.flow.rank, self.step, row, side, slot, round=int(of["round"]))

@@ -1,7 +1,4 @@
-"""Tells whether two tensors hold the same: by a digest of their bytes, else a recorded one, else by statistics.
-
-Digests of files are kept in the index, by the state of the file: a tensor is read once.
-"""
+"""Tells whether two tensors are equal: by a digest of their bytes, else a recorded digest, else by statistics."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ from tui_debugger.stats.npy import open_array
 
 
 class KnownBy(IntEnum):
-    """The ways to know a content; the greater, the surer it is that equal contents are equal tensors."""
+    """How a content is known; the greater, the surer it is that equal contents are equal tensors."""
 
     NOTHING = 0
     """The tensor could not be read, or nothing was recorded of it."""
     STATISTICS = 1
     DIGEST = 2
-    """The recorder wrote one."""
+    """The recorder of the dump wrote a digest."""
     BYTES = 3
 
 
@@ -46,50 +43,36 @@ BY_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a tensor, to be compared with another one that is known in the same way.
-
-    Attributes:
-        by: what it is known by.
-        value: equal of equal tensors.
-        constant: all elements are the same, or there is none, or NaN or Inf hides them: that two such tensors are equal
-            says little.
-        error: why nothing is known.
-    """
+    """A content, comparable with contents of the same ``by``; when it is ``constant``, equality says little."""
 
     by: KnownBy
     value: bytes = b""
-    constant: bool = False
-    error: str = ""
+    constant: bool = False  # all elements are equal, or there is none, or NaN or Inf hides them
+    error: str = ""  # why nothing is known
 
 
 KIND: Final = "contents"
-"""Of entries in the index."""
+"""The kind of these entries in the index."""
 _LAYOUT: Final = struct.Struct("<16s?")
 _YOUNG_NS: Final = 2 * 10**9
-"""A file written more recently than this may have been written to between looking at its time and reading it."""
+"""A file younger than this may have been written to after its time was looked at."""
 
 
 class Contents:
-    """The contents of a run's tensors, each looked at once."""
+    """The contents of a run's tensors; ``store`` keeps digests by the state of files, so that each is read once."""
 
     def __init__(self, store: DiskCache | None = None) -> None:
-        """``store`` remembers digests of files for later sessions."""
         self._store = store
         self._known: dict[bytes, Content] = {}
 
     @property
     def store(self) -> DiskCache | None:
-        """The index, which remembers what files hold; None where nothing is remembered."""
         return self._store
 
     def of(
         self, flow: DataFlow, step: int, rows: Sequence[int] | Int64, progress: ProgressFn = no_progress
     ) -> list[Content]:
-        """Returns what some rows of a step's table hold; reads files where neither the dump nor the index says it.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Returns the contents of some rows of a step's table; reads files that neither dump nor index knows."""
         table, wanted = flow.table(step), np.asarray(rows, np.int64)
         found = [made_once(table, (Content, at), partial(_recorded, table, at)) for at in wanted.tolist()]
         left = [at for at, each in enumerate(found) if each is None]
@@ -127,7 +110,7 @@ class Contents:
 
 
 def _recorded(table: TensorTable, index: int) -> Content | None:
-    """Returns what the dump recorded of a tensor; None where there is a file to be read."""
+    """Returns the content that the dump recorded of a tensor; None where its file has to be read."""
     valueless = bool(int(table.flags[index]) & int(TensorFlag.STAT_ONLY))
     digest = table.hashed(index)
     if not digest and not valueless:

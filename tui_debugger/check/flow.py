@@ -1,15 +1,10 @@
-"""Weights that several root graphs of a rank use: one weight in memory, a parameter of its own in every graph.
+"""The data flow of a rank: which tensor feeds an input, and which tensor holds the previous value.
 
-A graph that trains and one that evaluates, or a generator and the discriminator whose weights it reads: what one of
-them leaves in a weight is what the next run of any of them starts with.
-
-What flows into a node, and what was there before: the one answer that checks, origin and the tensor table share.
-
-Input of a node = its own dumped input file when there is one; else the output of its producer, as it was when the node
-ran; for a parameter its value of *before*, because parameter files are written after the optimizer ran.
-
-Before = the run before this one of the same graph, in the order in which they ran; for a weight that several root
-graphs use the last run of any of them.
+An input of a node is its own dumped input file, if there is one. Else it is the output of its producer as it was when
+the node ran, or for a parameter its *previous* value, because parameter files are written after the optimizer ran.
+The previous run is the last earlier run of the same root graph. For a weight that several root graphs share (training
+and evaluation, generator and discriminator), it is the last earlier run of any of them: the weight is one tensor in
+memory, but a separate parameter in every graph.
 """
 
 from __future__ import annotations
@@ -42,22 +37,22 @@ from tui_debugger.sources.base import Source, TensorFlag, TensorTable, tensor_ke
 from tui_debugger.stats.npy import TensorFile, open_array
 
 _NEAREST: Final = 16
-"""Steps that are looked at to learn what is recorded in a run."""
+"""Steps that are looked at to learn which learning rates a run records."""
 _ARGUMENT: Final = "▸"
-"""Marks a parameter of a sub graph that stands for one of its caller."""
+"""Marks a parameter of a sub graph that stands for a parameter of its caller."""
 _MOST_BYTES: Final = 1 << 24
 """Larger tensors are not read only to find out whether two names mean one weight."""
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
 
 
 class SharedWeights:
-    """Returns the parameters of different root graphs that may be one weight that some graph updates.
+    """The parameters of different root graphs that may be one weight, which some graph updates.
 
     Attributes:
-        groups: the rows of the same name, by row; parameters without such a partner are left out.
+        groups: for each row the rows of the same name; parameters without such a partner are left out.
         updated: rows that an optimizer of their own graph updates.
-        likely: rows whose names differ by a prefix such as that of an optimizer: only equal values make them one.
-        proven: (rank, row, row): whether two of a group are one weight, as far as that was found out.
+        likely: rows whose names differ by a prefix, such as an optimizer's: they need equal values to count as one.
+        proven: whether two rows of a group are one weight, by (rank, row, row), as far as it was found out.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -92,7 +87,6 @@ class SharedWeights:
 
 
 def is_updated(nodes: NodeTable, row: int) -> bool:
-    """Tells whether an update operator of its graph writes a parameter."""
     return any(
         slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))
         for node, slot in real_consumers(nodes, row)
@@ -100,10 +94,7 @@ def is_updated(nodes: NodeTable, row: int) -> bool:
 
 
 def may_be_one(one: tuple[TensorTable, int], other: tuple[TensorTable, int], *, equal: bool) -> bool:
-    """Tells whether two files may be of one weight: same type and shape, and where ``equal`` is asked same values.
-
-    A tensor that cannot be read disproves nothing.
-    """
+    """Tells whether two files can be of one weight; ``equal`` compares values. Unreadable files disprove nothing."""
     metas = [_meta(*place) for place in (one, other)]
     if metas[0] is None or metas[1] is None:
         return True
@@ -132,7 +123,7 @@ def _meta(table: TensorTable, index: int) -> tuple[str, tuple[int, ...]] | None:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The tensor that an input slot is fed with: an output of the node that really made it; row -1 = unknown."""
+    """The tensor that feeds an input slot: an output of the node that really made it; row -1 = unknown."""
 
     row: int
     slot: int
@@ -151,29 +142,19 @@ class Located:
 
 
 def holds_tensors(table: TensorTable) -> bool:
-    """Tells whether a step holds a tensor of its own: constants are there in every one."""
+    """Tells whether a step has a tensor besides the constants, which are in every step."""
     return bool(((table.flags & int(TensorFlag.CONSTANT)) == 0).any())
 
 
 class DataFlow:
     """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
 
-    Make one per question: what it has given stays as it is whatever a refresh brings meanwhile, so that rows and
-    indices fit together. Not for use from several threads at once.
-
-    Attributes:
-        nodes: the rank's node table; grows when a step has files of nodes that were unknown.
+    Make one per question: a refresh does not change what it has returned, so that rows and indices fit together. Not
+    for use from several threads at once. ``nodes`` grows when a step has files of unknown nodes.
     """
 
     def __init__(self, source: Source, rank: int, progress: ProgressFn = no_progress, *, sharing: bool = True) -> None:
-        """Reads the nodes.
-
-        Args:
-            source: the run.
-            rank: whose.
-            progress: told when directories have to be listed.
-            sharing: weights that several root graphs use are one weight; else every graph has its own.
-        """
+        """With ``sharing``, a weight that several root graphs use is one weight; else every graph has its own."""
         self.rank = rank
         self.nodes: NodeTable = source.nodes(rank, progress)
         self._source = source
@@ -187,12 +168,7 @@ class DataFlow:
         self._before_shared: dict[tuple[int, int, int], Located | None] = {}
 
     def table(self, step: int) -> TensorTable:
-        """The files of a step.
-
-        Raises:
-            CancelledError: from ``progress``.
-            RenumberedError: the nodes were read anew since this object was made.
-        """
+        """The files of a step; RenumberedError when the nodes were read anew since this object was made."""
         table = self._tables.get(step)
         if table is None:
             table = self._source.tensors(self.rank, step, self._progress)
@@ -208,7 +184,7 @@ class DataFlow:
     # -- one tensor ----------------------------------------------------------------------------------
 
     def located(self, step: int, row: int, side: Side, slot: int, round: int = 0) -> Located:  # noqa: A002
-        """Tells where a tensor stands, with the round that its file has; a tensor written once is in every round."""
+        """Finds a tensor and the round of its file; a tensor that was written once belongs to every round."""
         table = self.table(step)
         index = table.find(row, side, slot, round) if row >= 0 else -1
         if index < 0 and round and row >= 0:
@@ -217,20 +193,18 @@ class DataFlow:
         return Located(step, index, row, side, slot, int(table.round[index]) if index >= 0 else round)
 
     def slots(self, step: int, row: int, side: Side, round: int = 0) -> list[int]:  # noqa: A002
-        """The slots of a node that were dumped in a run, ascending."""
         table = self.table(step)
         rows = table.of_node(row, every=bool(round))
         rows = rows[(table.side[rows] == int(side)) & (not round or np.isin(table.round[rows], (0, round)))]
         return sorted({int(slot) for slot in table.slot[rows]})
 
     def key(self, at: Located) -> TensorKey:
-        """The handle of a tensor."""
         return self.nodes.key(self.rank, at.step, at.row, at.side, at.slot, round=at.round)
 
     # -- the order of runs ---------------------------------------------------------------------------
 
     def previous_run(self, row: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
-        """(step, round) of the run before, of the node's own root graph: see ``Source.previous_run``."""
+        """(step, round) of the previous run of the node's own root graph: see ``Source.previous_run``."""
         return self._run_before(self.nodes.graph_of(row).root_id, step, round)
 
     def _run_before(self, root: int, step: int, round: int) -> tuple[int, int] | None:  # noqa: A002
@@ -240,7 +214,7 @@ class DataFlow:
         return self._previous[key]
 
     def previous_step(self, row: int, step: int, round: int = 0) -> int | None:  # noqa: A002
-        """The step of the run before, as ``before`` has it: ``step`` itself when that holds several runs."""
+        """The step of ``before``, which is ``step`` itself when that holds several runs."""
         if self.shared(row):
             at = self.before(row, Side.OUTPUT, 0, step, round)
             return None if at is None else at.step
@@ -248,18 +222,16 @@ class DataFlow:
         return before[0] if before is not None else None
 
     def turn(self, row: int, step: int, round: int = 0) -> int:  # noqa: A002
-        """Returns the turn of the run in which a node's tensor was written: see ``model.turns``."""
+        """The turn of the run in which a node's tensor was written: see ``model.turns``."""
         return self._runs.turn(self.nodes.graph_of(row).root_id, step, round)
 
     def turns(self, step: int, node: Int64, round: Integers) -> Int64:  # noqa: A002
-        """``turn`` of several tensors of a step, as columns."""
         found = np.empty(len(node), np.int64)
         for of, root, number in self._by_run(node, round):
             found[of] = self._runs.turn(root, step, number)
         return found
 
     def runs_of(self, row: int) -> list[tuple[int, int]]:
-        """(step, round) of the runs of a node's root graph, in the order in which they ran."""
         root = self.nodes.graph_of(row).root_id
         found = [(run.step, run.round) for run in self._runs.dumped if run.root_graph == root]
         return found or [(step, 0) for step in self._source.steps(self.rank)]
@@ -271,7 +243,7 @@ class DataFlow:
         return self._history
 
     def _by_run(self, node: Int64, round: Integers) -> list[tuple[Int64, int, int]]:  # noqa: A002
-        """(places, root graph, round) of rows that were written by one run."""
+        """Groups tensors by the run that wrote them: (places, root graph, round)."""
         if not len(node):
             return []
         roots = np.array([info.root_id for info in self.nodes.graphs], np.int64)[self.nodes.graph[node]]
@@ -283,10 +255,7 @@ class DataFlow:
     # -- what was before -----------------------------------------------------------------------------
 
     def before(self, row: int, side: Side, slot: int, step: int, round: int = 0) -> Located | None:  # noqa: A002
-        """Tells where the value of a tensor of before stands: index -1 when it was not dumped there.
-
-        None when no run came before.
-        """
+        """Where the previous value of a tensor stands (index -1: not dumped); None when no run came before."""
         if side is Side.OUTPUT and self.shared(row):
             return self._before_of_shared(row, slot, step, round)
         run = self.previous_run(row, step, round)
@@ -304,7 +273,7 @@ class DataFlow:
         slot: Integers,
         round: Integers,  # noqa: A002
     ) -> tuple[Int64, Int64]:
-        """``before`` of several tensors of a step, as columns: step and index there; -1, -1 where there is none."""
+        """``before`` of several tensors of a step, as columns of step and index; -1, -1 without previous value."""
         before, index = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
         for of, root, number in self._by_run(node, round):
             run = self._run_before(root, step, number)
@@ -328,7 +297,6 @@ class DataFlow:
         side: Integers,
         round: Integers,  # noqa: A002
     ) -> Mask:
-        """Of which tensors of a step no run came before."""
         found = np.zeros(len(node), np.bool_)
         for of, root, number in self._by_run(node, round):
             found[of] = self._run_before(root, step, number) is None
@@ -337,23 +305,12 @@ class DataFlow:
         return found
 
     def is_left_by(self, at: Located, row: int, step: int, round: int = 0) -> bool:  # noqa: A002
-        """Tells whether a parameter that a run found is what ``before`` says: no run between may have changed it.
-
-        Runs of which nothing was dumped do change it: those that the history names, or where the numbers of steps leave
-        some out.
-
-        Args:
-            at: where ``before`` says that its value of before stands.
-            row: of the parameter.
-            step: of the run.
-            round: of the run.
-        """
+        """Tells whether a run found a parameter at its ``before`` value ``at``: every run in between was dumped."""
         roots = {self.nodes.graph_of(each).root_id for each in (row, at.row, *self.shared(row))}
         here = self.turn(row, step, round)
         return self._runs.is_whole(roots, (at.step, self.turn(at.row, at.step, at.round)), (step, here))
 
     def is_first(self, at: Located) -> bool:
-        """Tells whether no run came before that of a tensor."""
         if at.side is Side.OUTPUT and self.shared(at.row):
             return self.before(at.row, at.side, at.slot, at.step, at.round) is None
         return self.previous_run(at.row, at.step, at.round) is None
@@ -361,7 +318,7 @@ class DataFlow:
     # -- weights that several graphs use -------------------------------------------------------------
 
     def shared(self, row: int) -> tuple[int, ...]:
-        """The rows that are the same weight in other root graphs, and its own; empty for what only one graph has."""
+        """The rows of the same weight in all root graphs, including ``row``; empty for a weight of one graph."""
         if not self._sharing or row < 0:
             return ()
         found = self._mates.get(row)
@@ -376,7 +333,7 @@ class DataFlow:
         return found
 
     def updated_elsewhere(self, row: int) -> bool:
-        """Tells whether only other root graphs update a weight: in its own graph it shows what they left there."""
+        """Tells whether only other root graphs update a weight: in its own graph it shows the values they left."""
         rows = self.shared(row)
         if not rows:
             return False
@@ -386,7 +343,6 @@ class DataFlow:
         return not own and any(each in updated for each in rows)
 
     def _are_shared(self, node: Int64, side: Integers) -> list[int]:
-        """Places of outputs that are weights which several graphs use."""
         groups = self.nodes.memo(SharedWeights).groups if self._sharing else {}
         if not groups:
             return []
@@ -394,14 +350,13 @@ class DataFlow:
         return [place for place in places if self.shared(int(node[place]))]
 
     def _is_same(self, weights: SharedWeights, one: int, other: int) -> bool:
-        """Tells whether two parameters of one name are one weight: nothing that was dumped may speak against it."""
         pair = (self.rank, min(one, other), max(one, other))
         if pair not in weights.proven:
             weights.proven[pair] = self._compared(weights, *pair[1:])
         return weights.proven[pair]
 
     def _compared(self, weights: SharedWeights, one: int, other: int) -> bool:
-        """Tells whether a graph that only reads it found the same values, where it ran right after one that has it."""
+        """Compares the two parameters where one graph ran right after the other and only reads the weight."""
         rows = {self.nodes.graph_of(row).root_id: row for row in (one, other)}
         roots = {self.nodes.graph_of(row).root_id for row in weights.groups[one]}
         runs = [run for run in self._runs.dumped if run.root_graph in roots]
@@ -433,10 +388,10 @@ class DataFlow:
         return at if at is None or at.slot == slot else Located(at.step, -1, at.row, at.side, slot, at.round)
 
     def _last_writing(self, row: int, step: int, round: int) -> Located | None:  # noqa: A002
-        """A shared weight as the last run of any graph before this one left it.
+        """A shared weight as the last earlier run of any graph left it.
 
-        The parameters of a step may be written after all of its runs: what was written after this run began shows no
-        value of before.
+        The parameters of a step may be written after all of its runs: a file that was written after this run began does
+        not show the previous value.
         """
         of_root: dict[int, list[int]] = {}
         for each in self.shared(row):
@@ -452,7 +407,7 @@ class DataFlow:
             found = next((at for at in places if at.index >= 0 and at != own and self._is_before(at, began)), None)
             if found is not None:
                 return found
-            if any(each in updated for each in rows):  # it left a value that was not dumped: an older one is not it
+            if any(each in updated for each in rows):  # this run changed it without a dump: an older value is wrong
                 return replace(places[0], index=-1)
         return None
 
@@ -463,23 +418,22 @@ class DataFlow:
     # -- what goes into a node -----------------------------------------------------------------------
 
     def holders(self, row: int) -> list[Holder]:
-        """Returns what feeds each input slot of a node; empty without a graph."""
+        """Returns the holder of each input slot of a node; empty without a graph."""
         found = self._holders.get(row)
         if found is None:
             found = self._holders[row] = [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
         return found
 
     def consumers(self, row: int) -> list[tuple[int, int]]:
-        """(node row, input slot) of the nodes that really read any output of a node."""
         return real_consumers(self.nodes, row)
 
     def holder(self, row: int, slot: int) -> Holder:
-        """Returns what feeds one input slot; row -1 when the graph does not say."""
+        """The holder of one input slot; row -1 when the graph does not say."""
         found = self.holders(row)
         return found[slot] if slot < len(found) else Holder(-1, 0)
 
     def locate_input(self, step: int, row: int, slot: int, round: int = 0) -> Located | None:  # noqa: A002
-        """Tells where the value that entered a node stands on disk, or None."""
+        """Where the value that entered a node stands on disk, or None."""
         own = self.located(step, row, Side.INPUT, slot, round)
         return own if own.index >= 0 else self.locate_held(step, self.holder(row, slot), round, row)
 
@@ -490,14 +444,7 @@ class DataFlow:
         round: int = 0,  # noqa: A002
         reader: int = -1,
     ) -> Located | None:
-        """Tells where the value of a held tensor *before or during* a run stands, or None.
-
-        Args:
-            step: of the run.
-            holder: the tensor.
-            round: of the run.
-            reader: the node that reads it: of several writings it had the newest that was there when it ran.
-        """
+        """Where the value of a held tensor *before or during* a run stands, or None; as ``reader`` saw it."""
         if holder.row < 0:
             return None
         if self.nodes.category_of(holder.row) in PARAMETERS:
@@ -524,7 +471,7 @@ class DataFlow:
         read_in = (
             int(table.round[earliest]) if root == own else self._runs.last(root, step, int(table.timestamp[earliest]))
         )
-        if number and read_in and number != read_in:  # an earlier run wrote it: what the reader had is not there
+        if number and read_in and number != read_in:  # the reader's input was not dumped
             return Located(step, -1, holder.row, Side.OUTPUT, holder.slot, read_in)
         return Located(step, index, holder.row, Side.OUTPUT, holder.slot, number)
 
@@ -538,7 +485,8 @@ class DataFlow:
     def at_rest(self, step: int) -> Int64:
         """The weights that no optimizer stepped with, in a graph of our client for PyTorch.
 
-        Learning rates are recorded as optimizers step: those of the weights are there in another step, not in this one.
+        An optimizer's step records its learning rate: a weight at rest has its rate in another step, but not in this
+        one.
         """
         handed = rates(self.nodes)
         weights, rate = (np.array([*each], np.int64) for each in (handed.keys(), handed.values()))
@@ -554,24 +502,18 @@ class DataFlow:
         return in_place_slots(self.nodes.op_type(row), len(self.holders(row)))
 
     def updater(self, row: int) -> tuple[int, int]:
-        """The node that updates a parameter, and in which input slot; row -1 when there is none."""
+        """The node that updates a parameter, and the input slot for it; row -1 when there is none."""
         return next(((node, slot) for node, slot in self.consumers(row) if slot in self.in_place(node)), (-1, 0))
 
     def is_constant(self, row: int) -> bool:
-        """Tells whether a node is a graph constant."""
         return row >= 0 and self.nodes.category_of(row) is Category.CONSTANT
 
     def has_values(self, table: TensorTable, index: int) -> bool:
-        """Tells whether a table row has a file with values."""
         return not int(table.flags[index]) & TensorFlag.STAT_ONLY
 
 
 class _Runs:
-    """The runs of a rank, in the order in which they ran.
-
-    Attributes:
-        dumped: those that have files.
-    """
+    """The runs of a rank, in the order in which they ran; ``dumped`` has the runs with files."""
 
     def __init__(self, history: Sequence[GraphRun]) -> None:
         self.dumped = [run for run in history if run.has_data]
@@ -590,29 +532,27 @@ class _Runs:
                 self._missing.setdefault(run.root_graph, []).append(run.turn)
 
     def is_whole(self, roots: Collection[int], first: tuple[int, int], last: tuple[int, int]) -> bool:
-        """Tells whether every run between two, each a step and a turn, of some graphs was dumped."""
+        """Tells whether every run of some graphs between two (step, turn) was dumped."""
         if any(first[1] < turn < last[1] for root in roots for turn in self._missing.get(root, ())):
             return False
         known = bisect_left(self._steps, last[0]) - bisect_right(self._steps, first[0])
         return known >= last[0] - first[0] - 1
 
     def turn(self, root: int, step: int, round: int) -> int:  # noqa: A002
-        """Returns the turn of a run; of one that is not known that of the end of the step."""
+        """The turn of a run; of an unknown run the turn at the end of its step."""
         place = self._at(root, step, round)
         return self.dumped[place].turn if place >= 0 else self._last.get(step, turn_of(step))
 
     def began(self, root: int, step: int, round: int) -> int:  # noqa: A002
-        """Returns the time at which a run began, by the clock; 0 where that is not known."""
         place = self._at(root, step, round)
         return self.dumped[place].began if place >= 0 else 0
 
     def last(self, root: int, step: int, at: int) -> int:
-        """The round of the newest run of a step that had begun at a time; 0 where that is not known."""
+        """The round of the newest run of a step that had begun by the time ``at``; 0 if unknown."""
         begun = (run for run in reversed(self._of_step.get((root, step), ())) if 0 < run.began <= at)
         return next((run.round for run in begun), 0)
 
     def earlier(self, root: int, step: int, round: int) -> Sequence[GraphRun]:  # noqa: A002
-        """The runs before one, the newest first."""
         place = self._at(root, step, round)
         if place < 0:
             turn = self._last.get(step, turn_of(step))
@@ -631,10 +571,7 @@ def of_round(
     slot: Integers,
     round: int,  # noqa: A002
 ) -> Int64:
-    """Indices of several tensors as one round wrote them, -1 where there is none; round 0 is the newest one.
-
-    A tensor that was written once is in every round.
-    """
+    """Indices of several tensors in one round (0: the newest), -1 if none; a single writing belongs to every round."""
     if not round or not table.round.any():
         return table.find_all(node, side, slot)
     rows = np.flatnonzero((table.round == round) | (table.round == 0))
@@ -656,16 +593,9 @@ def read_by(
     slot: Integers,
     readers: Integers,
 ) -> Int64:
-    """Indices of the writings of several tensors that others of the step were made from.
+    """Indices of the writings of several tensors that their ``readers`` (table rows) had as inputs.
 
-    That is the newest one that was there when the reader was written; where no times are known that of its round.
-
-    Args:
-        table: of the step.
-        node: of the tensors.
-        side: of the tensors.
-        slot: of the tensors.
-        readers: for each a file of the node that read it: a row of the table.
+    That is the newest writing before the reader was written, or without times the writing of the reader's round.
     """
     found = table.find_all(node, side, slot, at=table.timestamp[readers])
     if not table.round.any():

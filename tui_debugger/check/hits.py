@@ -1,4 +1,4 @@
-"""The hits of a check as columns: an object is made of a hit when it is shown or asked for."""
+"""The hits of a check as columns; a ``Hit`` object is made when it is shown or asked for."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ _TOGETHER: Final = 128
 
 
 def facts_of(nodes: NodeTable, at: tuple[int, int | Int64], node: Integers, side: Integers, slot: Integers) -> Facts:
-    """Returns the facts about tensors of a (rank, step), or of a rank and the step of each.
-
-    An input is what it holds, where the graph says that.
-    """
+    """The facts about tensors of a rank at one step, or at the step of each; an input gets its producer's facts."""
     held, is_input = node.astype(np.int64), side == int(Side.INPUT)
     found, _ = holders(nodes, held[is_input], slot[is_input].astype(np.int64))
     held[is_input] = np.where(found >= 0, found, held[is_input])
@@ -40,13 +37,13 @@ def facts_of(nodes: NodeTable, at: tuple[int, int | Int64], node: Integers, side
 
 
 def overflowed(table: TensorTable, rows: npt.NDArray[Any]) -> Mask:
-    """Tells which rows were written by an operator of which the device recorded that it overflowed."""
+    """Returns a mask of the rows whose operator overflowed on the device, as the device recorded."""
     marked: Mask = (table.flags[rows] & np.uint8(TensorFlag.OVERFLOWED)) != 0
     return marked
 
 
 def overflowed_nodes(table: TensorTable, nodes: int) -> Mask | None:
-    """Tells of each node whether the device recorded that it overflowed; None where that would not be known."""
+    """Returns a mask of the nodes that overflowed on the device; None if the device does not record it."""
     if not table.tells_overflow:
         return None
     marked = np.zeros(nodes, np.bool_)
@@ -56,25 +53,19 @@ def overflowed_nodes(table: TensorTable, nodes: int) -> Mask | None:
 
 
 def overflow_text(table: TensorTable, index: int) -> str:
-    """``overflowed on the device: AI Core status 0x20 (task 5, stream 2, block 0)``."""
     return f"overflowed on the device: {', '.join(map(str, table.overflows(index)))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Tensors that a watchpoint could not judge because of their NaN or Inf.
-
-    Attributes:
-        tensors: how many.
-        error: what they have: ``NAN``, ``INF`` or both.
-    """
+    """The number of tensors that a watchpoint could not judge, and their NaN, Inf or both."""
 
     tensors: int = 0
     error: ErrorBits = ErrorBits.NONE
 
 
 class NodeName(NamedTuple):
-    """A node as every rank calls it: its graph, its name there, and its path in the tree of the graph."""
+    """A node's names, which are the same on every rank: graph, name, and path in the tree of the graph."""
 
     graph: str
     name: str
@@ -82,7 +73,7 @@ class NodeName(NamedTuple):
 
 
 class FoundByNode(NamedTuple):
-    """Which node rows of a rank have findings, and which origins: at one step, and at the others."""
+    """Masks over node rows of a rank: findings and origins at one step, and at the other steps."""
 
     here: Mask
     origin_here: Mask
@@ -95,22 +86,14 @@ class StepHits:
     """The hits of one step of one rank, in execution order.
 
     Attributes:
-        rank, step: where they are.
-        nodes: the node table that ``node`` are rows of.
-        node, side, slot, round, order: the tensors; ``order`` is their place in the step.
-        turn: when the run was that wrote each: see ``model.turns``.
-        records: what is known about them, one row each.
-        watchpoints: with a flag: whether it judged them as initial values.
+        order: the place of the tensor in the step; ``turn``: the run that wrote it, see ``model.turns``.
         verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
-        first: whether no step came before.
         origin: see ``Hit.origin``.
-        overflows: what the device recorded of the operators that overflowed, by hit.
-        designed: the operator types that absorb it, of every hit whose Inf is by design.
     """
 
     rank: int
     step: int
-    nodes: NodeTable
+    nodes: NodeTable  # ``node`` holds its rows
     node: Int64
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
@@ -118,18 +101,17 @@ class StepHits:
     round: npt.NDArray[np.uint16]
     turn: Int64
     records: Records
-    watchpoints: tuple[tuple[Watchpoint, bool], ...]
+    watchpoints: tuple[tuple[Watchpoint, bool], ...]  # with a flag: whether it judged initial values
     verdicts: Int8
-    first: Mask
+    first: Mask  # whether no step came before
     origin: Mask
-    overflows: Mapping[int, str] = field(default_factory=dict)
-    designed: dict[int, frozenset[str]] = field(default_factory=dict)
+    overflows: Mapping[int, str] = field(default_factory=dict)  # the device's records, by hit
+    designed: dict[int, frozenset[str]] = field(default_factory=dict)  # operator types that absorb an Inf, by hit
     _made: dict[int, Hit] = field(default_factory=dict, repr=False)
     _evaluated: dict[int, tuple[tuple[int, WatchResult], ...]] = field(default_factory=dict, init=False, repr=False)
     """(row of ``verdicts``, result) of the hits that were evaluated so far."""
 
     def __len__(self) -> int:
-        """Number of hits."""
         return len(self.node)
 
     def get(self, index: int) -> Hit:
@@ -140,7 +122,6 @@ class StepHits:
         return hit
 
     def make(self, index: int) -> Hit:
-        """A hit made anew."""
         record = self.records.get(index)
         return Hit(
             key=self.key(index),
@@ -154,7 +135,6 @@ class StepHits:
         )
 
     def key(self, index: int) -> TensorKey:
-        """Returns the tensor of a hit."""
         side, slot, number = Side(int(self.side[index])), int(self.slot[index]), int(self.round[index])
         return self.nodes.key(self.rank, self.step, int(self.node[index]), side, slot, round=number)
 
@@ -165,7 +145,7 @@ class StepHits:
         return "; ".join(text for text in (error, self.overflows.get(index, "")) if text)
 
     def results_of(self, index: int) -> tuple[WatchResult, ...]:
-        """Returns what the watchpoints say of a hit; an Inf that is by design is no finding."""
+        """The results of the watchpoints on a hit; an Inf that is by design is no finding."""
         results = self._results(index)
         if index not in self.designed:
             return results
@@ -177,29 +157,26 @@ class StepHits:
         )
 
     def counted(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:
-        """(watchpoint id, hits of which it came to a verdict), by id; those without any are left out."""
+        """(watchpoint id, hits with this verdict of it), by id, for counts above 0."""
         counts = zip(self.watchpoints, (self.verdicts == verdict).sum(axis=1).tolist(), strict=True)
         return tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count))
 
     def bad(self) -> Mask:
-        """Tells which hits are on tensors with NaN or Inf."""
         return holds_bad(self.records.rows)
 
     def not_finite(self) -> Int16:
-        """``ErrorBits`` of each hit: whether it has NaN, and Inf."""
         rows = self.records.rows
         bits: Int16 = np.where(rows["nan"] > 0, np.int16(ErrorBits.NAN), np.int16(0))
         bits[holds_inf(rows)] |= int(ErrorBits.INF)
         return bits
 
     def overflow(self) -> Mask:
-        """Tells which hits are about NaN or Inf, as ``is_overflow`` does of one."""
+        """Returns a mask of the hits about NaN or Inf, like ``is_overflow`` for one hit."""
         named = [CONDITIONS[each.condition].is_overflow for each, _ in self.watchpoints]
         told: Mask = (self.verdicts[np.array(named, np.bool_)] == Verdict.FINDING).any(axis=0)
         return told | (self.not_finite() > 0)
 
     def evaluate(self, indices: Sequence[int]) -> None:
-        """Evaluates the watchpoints on some hits at once, which is quicker than one hit after the other."""
         wanted = np.array([index for index in indices if index not in self._evaluated], np.int64)
         if not len(wanted):
             return
@@ -225,14 +202,14 @@ class StepHits:
             start = index - index % _TOGETHER
             self.evaluate(range(start, min(start + _TOGETHER, len(self))))
         results = []
-        for number, result in self._evaluated[index]:  # what the tensor's consumers make of it is in the column alone
+        for number, result in self._evaluated[index]:  # the column knows what consumers change
             verdict = Verdict(int(self.verdicts[number, index]))
             results.append(result if result.verdict is verdict else replace(result, verdict=verdict))
         return tuple(results)
 
 
 def is_overflow(hit: Hit) -> bool:
-    """Tells whether a hit is about NaN or Inf; of a training that runs the statistics may not be here."""
+    """Tells whether a hit is about NaN or Inf; a running training may not have sent the statistics."""
     if hit.stats is not None:
         return hit.stats.bad
     return any(
@@ -244,12 +221,8 @@ def is_overflow(hit: Hit) -> bool:
 class HitList(Sequence[Hit]):
     """Hits of any number of steps, as a sequence.
 
-    Attributes:
-        parts: the steps that they are hits of, with all of their hits.
-        verdict: the strongest verdict of each hit, as ``Hit.verdict``: what blocks a condition is a finding.
-        node: its row in the node table of its rank.
-        rank, step: where it is.
-        origin: whether it is an origin.
+    ``verdict`` is the strongest verdict of each hit: a blocked condition counts as a finding. ``node`` is its row in
+    the node table of its rank. ``parts`` are the steps, each with all of its hits.
     """
 
     __slots__ = (
@@ -294,7 +267,6 @@ class HitList(Sequence[Hit]):
         self._found_by_node: dict[tuple[int, int], Int64] = {}
 
     def __len__(self) -> int:
-        """Number of hits."""
         return len(self._at)
 
     @overload
@@ -302,18 +274,15 @@ class HitList(Sequence[Hit]):
     @overload
     def __getitem__(self, index: slice) -> HitList: ...
     def __getitem__(self, index: int | slice) -> Hit | HitList:
-        """A hit, or a list of several."""
         if isinstance(index, slice):
             return self.chosen(np.arange(len(self))[index])
         return self.parts[int(self._part[index])].get(int(self._at[index]))
 
     def __iter__(self) -> Iterator[Hit]:
-        """The hits one by one."""
         for part, at in zip(self._part.tolist(), self._at.tolist(), strict=True):
             yield self.parts[part].get(at)
 
     def __eq__(self, other: object) -> bool:
-        """Equal hits in the same order."""
         if not isinstance(other, (HitList, tuple, list)):
             return NotImplemented
         return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
@@ -321,24 +290,20 @@ class HitList(Sequence[Hit]):
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash either
 
     def __repr__(self) -> str:
-        """Tells how many there are."""
         return f"HitList({len(self)} hits)"
 
     def chosen(self, which: npt.NDArray[Any]) -> HitList:
-        """Some of the hits, by mask or by number."""
         other = HitList()
         other.parts = self.parts
         other._choose(self._part[which], self._at[which], self.verdict[which])
         return other
 
     def at(self, rank: int, step: int | None) -> Mask:
-        """Tells which hits are at a step of a rank."""
         there = np.zeros(len(self), np.bool_)
         there[self.places_at(rank, step)] = True
         return there
 
     def places_at(self, rank: int, step: int | None) -> Int64:
-        """Returns the places of the hits at a step of a rank, rising."""
         return _joined([places for part, places, _ in self.by_step() if (part.rank, part.step) == (rank, step)])
 
     def found_by_node(self, rank: int, step: int | None, nodes: int) -> FoundByNode:
@@ -350,13 +315,11 @@ class HitList(Sequence[Hit]):
         return FoundByNode(*(here > 0), *(elsewhere > 0))
 
     def _count_found(self, places: Int64, nodes: int) -> Int64:
-        """Returns how many findings, and how many origins, the first node rows have among some hits."""
         found = places[self.found()[places] & (self.node[places] < nodes)]
         origins = found[self.origin[found]]
         return np.stack([np.bincount(self.node[each], minlength=nodes) for each in (found, origins)])
 
     def count_by_step(self, among: Mask) -> dict[int, int]:
-        """Returns how many of some hits each step has, on all ranks together; steps without any are left out."""
         counts = Counter[int]()
         for part, places, _ in self.by_step():
             counts[part.step] += int(among[places].sum())
@@ -367,20 +330,16 @@ class HitList(Sequence[Hit]):
         return self.chosen(self.verdict == verdict)
 
     def found(self, watchpoints: Collection[int] = ()) -> Mask:
-        """Tells which hits are findings, of the run or of some watchpoints (by id): what every screen counts.
+        """Returns a mask of the findings, of the run or of some watchpoints (by id); every screen counts these.
 
-        NaN and Inf that keep a watchpoint from judging are a finding of the run, but none of that watchpoint.
+        NaN and Inf that keep a watchpoint from judging are a finding of the run, but not of that watchpoint.
         """
         if not watchpoints:
             return self._every_found()[0]
         return self._any(Verdict.FINDING, lambda each: each.id in watchpoints)
 
     def not_judged(self, watchpoints: Collection[int] = ()) -> Mask:
-        """Tells of which hits NaN or Inf kept watchpoints from judging, and none found anything.
-
-        Args:
-            watchpoints: the watchpoints that count, by id; none for all of them.
-        """
+        """Hits that NaN or Inf kept watchpoints (by id; none: all) from judging, without a finding of one."""
 
         def is_wanted(watchpoint: Watchpoint) -> bool:
             return not watchpoints or watchpoint.id in watchpoints
@@ -389,11 +348,10 @@ class HitList(Sequence[Hit]):
 
     @property
     def findings(self) -> int:
-        """Returns the number of hits that are findings."""
         return self._every_found()[1]
 
     def _every_found(self) -> tuple[Mask, int]:
-        """Returns which hits are findings, and how many; every key asks for it, so it is worked out once."""
+        """Cached, because every key press asks for it."""
         if self._found is None:
             found: Mask = self.verdict == Verdict.FINDING
             found.flags.writeable = False
@@ -401,18 +359,17 @@ class HitList(Sequence[Hit]):
         return self._found
 
     def with_any(self, verdict: Verdict) -> HitList:
-        """The hits of which some watchpoint came to this verdict."""
+        """The hits for which some watchpoint has this verdict."""
         return self.chosen(self._any(verdict, lambda _: True))
 
     def measured(self) -> Mask:
-        """Tells which hits are on tensors with known statistics."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             mask[places] = part.records.rows["state"][at] == RecordState.MEASURED
         return mask
 
     def found_by(self, conditions: Collection[str]) -> Mask:
-        """Tells which hits are findings of some conditions: NaN and Inf are, where they keep one from being judged."""
+        """Returns a mask of the findings of some conditions, including NaN and Inf that keep them from judging."""
 
         def is_wanted(watchpoint: Watchpoint) -> bool:
             return watchpoint.condition in conditions
@@ -420,7 +377,7 @@ class HitList(Sequence[Hit]):
         return self._any(Verdict.FINDING, is_wanted) | self._any(Verdict.BLOCKED, is_wanted)
 
     def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
-        """Each step, with the places that its hits have in this list, and those that they have in the step."""
+        """Each step, with the positions of its hits in this list and in the step."""
         if self._places is None:
             by_part = np.argsort(self._part, kind="stable")
             self._places = np.split(by_part, np.searchsorted(self._part[by_part], np.arange(1, len(self.parts))))
@@ -428,7 +385,7 @@ class HitList(Sequence[Hit]):
             yield part, places, self._at[places]
 
     def reported_by(self, watchpoints: Collection[int]) -> Mask:
-        """Tells which hits some of these watchpoints (by id) have something to say about."""
+        """Returns a mask of the hits on which one of these watchpoints (by id) has any verdict."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             rows = [row for row, (each, _) in enumerate(part.watchpoints) if each.id in watchpoints]
@@ -436,7 +393,6 @@ class HitList(Sequence[Hit]):
         return mask
 
     def of_graphs(self, names: Collection[str]) -> Mask:
-        """Tells which hits are in one of these graphs."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             wanted = np.array([info.name in names for info in part.nodes.graphs], np.bool_)
@@ -444,14 +400,13 @@ class HitList(Sequence[Hit]):
         return mask
 
     def overflow(self) -> Mask:
-        """Tells which hits are about NaN or Inf."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             mask[places] = part.overflow()[at]
         return mask
 
     def not_finite(self) -> ErrorBits:
-        """Tells which of NaN and Inf hits about them have; both where a training did not say."""
+        """NaN, Inf or both, over the hits about them; both where a training did not say."""
         found = 0
         for part, _, at in self.by_step():
             bits = part.not_finite()[at]
@@ -460,14 +415,14 @@ class HitList(Sequence[Hit]):
         return ErrorBits(found)
 
     def elements(self) -> Int64:
-        """Returns how many elements the tensor of each hit has, 0 where that is not known."""
+        """The number of elements of each hit's tensor, 0 if unknown."""
         counts = np.zeros(len(self), np.int64)
         for part, places, at in self.by_step():
             counts[places] = np.maximum(part.records.rows["count"][at], 0)
         return counts
 
     def node_names(self) -> tuple[Int64, tuple[NodeName, ...]]:
-        """Returns the nodes that have hits, and the number of each hit's node among them, the same on all ranks."""
+        """For each hit the number of its node, which is the same on all ranks, and the nodes by these numbers."""
         if self._names is None:
             numbers = np.zeros(len(self), np.int64)
             known: dict[NodeName, int] = {}
@@ -485,10 +440,7 @@ class HitList(Sequence[Hit]):
         return self._names
 
     def across_ranks(self) -> Int64:
-        """Returns a number for each hit that it shares with those of the same tensor and step on other ranks.
-
-        They share it only where all watchpoints say the same of them. Numbers rise in the order of the list.
-        """
+        """For each hit a rising number, equal on all ranks for the same tensor, step and verdicts."""
         if self._across is None:
             if len({part.rank for part in self.parts}) < 2:
                 self._across = np.arange(len(self))
@@ -506,7 +458,6 @@ class HitList(Sequence[Hit]):
             yield _joined([getattr(part, columns) for part in self.parts])[rows]
 
     def _verdict_columns(self) -> Iterator[npt.NDArray[Any]]:
-        """Returns what each watchpoint says of the hits, one column each."""
         steps = list(self.by_step())
         for number in sorted({each.id for part in self.parts for each, _ in part.watchpoints}):
             column = np.full(len(self), SILENT, np.int8)
@@ -517,7 +468,7 @@ class HitList(Sequence[Hit]):
             yield column
 
     def find(self, key: TensorKey) -> int:
-        """Tells where the hit of a tensor is in the list, or -1; of several rounds that one, or the newest one."""
+        """The position of a tensor's hit, or -1; with several rounds the given round, or the newest."""
         for number, part in enumerate(self.parts):
             if (part.rank, part.step) == (key.rank, key.step):
                 row = part.nodes.find(key.node, key.graph)
@@ -531,13 +482,12 @@ class HitList(Sequence[Hit]):
         return -1
 
     def of_nodes(self, rows: Sequence[int]) -> HitList:
-        """The hits of some node rows."""
         return self.chosen(np.isin(self.node, rows))
 
     def tensors_found(self, rows: Sequence[int]) -> frozenset[TensorKey]:
-        """Returns the tensors of some node rows that have a finding; what it is, is not looked at."""
+        """The tensors of some node rows that have a finding, without evaluating it."""
         among = np.zeros(len(self), np.bool_)
-        for row in set(rows):  # a few: np.isin takes longer than that
+        for row in set(rows):  # faster than np.isin for a few rows
             among |= self.node == row
         places = np.flatnonzero(among)
         places = places[self.verdict[places] == Verdict.FINDING]
@@ -552,7 +502,6 @@ class HitList(Sequence[Hit]):
         return mask
 
     def counts(self) -> Counter[tuple[int, Verdict]]:
-        """Tells how often each watchpoint came to each verdict."""
         counts = Counter[tuple[int, Verdict]]()
         for number, part in enumerate(self.parts):
             verdicts = part.verdicts[:, self._at[self._part == number]]
@@ -562,7 +511,7 @@ class HitList(Sequence[Hit]):
         return +counts
 
     def blocked(self) -> dict[int, Blocked]:
-        """Returns what NaN or Inf kept watchpoints from judging, by id; those that judged everything are left out."""
+        """What NaN or Inf kept watchpoints from judging, by id; watchpoints that judged everything are left out."""
         tensors, errors = Counter[int](), dict[int, int]()
         for part, _, at in self.by_step():
             bits = part.not_finite()[at]
@@ -576,7 +525,6 @@ class HitList(Sequence[Hit]):
 
     @staticmethod
     def merged(lists: Iterable[HitList]) -> HitList:
-        """All hits of several checks of different steps as one list."""
         return HitList(part for each in lists for part in each.parts)
 
 
@@ -589,7 +537,7 @@ _CODES: Final = 1 << 62
 
 
 def _numbered(columns: Iterable[npt.NDArray[Any]], rows: int) -> Int64:
-    """Returns a number for each row that equal rows share; numbers rise in the order of first appearance."""
+    """A number for each row that equal rows share; numbers rise in the order of first appearance."""
     codes, size = np.zeros(rows, np.int64), 1
     for column in columns:
         low, high = int(column.min(initial=0)), int(column.max(initial=0))

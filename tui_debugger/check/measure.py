@@ -1,4 +1,4 @@
-"""In which order files are read: tensor by tensor, each through its steps, so that what is compared is read once."""
+"""Reads files tensor by tensor, each through its steps, so that tensors to compare are read once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tui_debugger.stats.workers import MeasureWorkers
 Tables = Callable[[int], TensorTable]
 """The table of a step."""
 Keeper = Callable[[int], object]
-"""Returns the place where what is known about a step is kept."""
+"""Returns the object that keeps the records of a step."""
 
 _ENTRY: Final = np.dtype(
     [
@@ -51,18 +51,14 @@ _ENTRY: Final = np.dtype(
         ("valueless", "?"),
     ]
 )
-"""A file: which tensor it holds, where it stands, and what it is compared with (-1: nothing)."""
+"""A file: its tensor, its place, and the file that it is compared with (-1: none)."""
 
 
 class FileReading:
     """Files in the order in which they are read.
 
-    Attributes:
-        step, index: where each stands: the row of a step's table.
-        valueless: of the tensor that it should be compared with only statistics were dumped.
-        requests: the files with what is asked about them.
-        by_step: they stand step by step, as nothing is compared.
-        sizes: bytes of each file, about; -1 without one.
+    ``valueless`` marks files whose counterpart to compare with has statistics only. ``by_step``: the files are ordered
+    by step, as nothing is compared. ``sizes`` are approximate bytes, -1 without a file.
     """
 
     def __init__(
@@ -73,7 +69,7 @@ class FileReading:
         sizes: Int64,
         keeper: Keeper,
     ) -> None:
-        """``entries`` hold every file once, sorted by tensor, then step, where any are compared; else by step."""
+        """``entries`` hold every file once: sorted by tensor, then step, if any are compared; else by step."""
         self.step: Int64 = entries["step"].copy()  # a column of its own does not keep the others
         self.index: Int64 = entries["index"].copy()
         self.valueless: Mask = entries["valueless"].copy()
@@ -93,36 +89,31 @@ class FileReading:
         """Tells which rows of a step's table are read for a need (or more), and will be kept by ``keeper``."""
         enough = np.array(
             [*(each.covers(need) for each in self.requests.needs), False]
-        )  # ONLY_COMPARED is the last one
+        )  # the last one is for ONLY_COMPARED
         found = self.index[(self.step == step) & enough[self.requests.need]]
         if not len(found) or self._keeper(step) is not keeper:  # another rank's, or listed anew meanwhile
             return np.zeros(len(rows), np.bool_)
         return np.isin(rows, found)
 
     def before(self, at: int) -> list[str]:
-        """The file that another is compared with, if any."""
         before = int(self.requests.previous[at])
         return [os.fsdecode(self.requests.specs.paths[before])] if before >= 0 else []
 
 
 class ReadingList:
-    """Collects what is to be read."""
+    """Collects the files to read."""
 
     def __init__(self) -> None:
         self._entries: list[npt.NDArray[Any]] = []
         self._needs: dict[RequiredStats, int] = {}
 
     def __len__(self) -> int:
-        """Number of files whose values are asked for."""
         return sum(map(len, self._entries))
 
     def add(
         self, step: int, table: TensorTable, rows: Int64, need: RequiredStats, compared: tuple[Int64, Int64, Mask]
     ) -> None:
-        """Adds rows of a step that share a need.
-
-        ``compared``: for each the step and row that it is compared with, -1 without one, and whether that is valueless.
-        """
+        """Adds rows of a step with the same need; ``compared``: see ``Measurements._compared``."""
         entries = np.zeros(len(rows), _ENTRY)
         entries["key"] = tensor_keys(table.node[rows], table.side[rows], table.slot[rows])
         entries["step"], entries["index"] = step, rows
@@ -131,7 +122,7 @@ class ReadingList:
         self._entries.append(entries)
 
     def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> FileReading:
-        """Everything, once: by tensor, then step, files that are only compared with included; else by step."""
+        """Every file once: by tensor, then step, including files that are only compared with; else by step."""
         entries = self._entries[0] if len(self._entries) == 1 else np.concatenate(self._entries)
         self._entries.clear()
         compared = np.take(entries, np.flatnonzero(entries["before"] >= 0))
@@ -141,7 +132,7 @@ class ReadingList:
         if len(only):
             entries = np.concatenate([entries, only])
         if not (np.diff(_places(entries["step"], entries["index"])) > 0).all():  # else each is there once, in order
-            entries = np.take(entries, np.argsort(-entries["need"], kind="stable"))  # what asks most comes first
+            entries = np.take(entries, np.argsort(-entries["need"], kind="stable"))  # the largest need comes first
             _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
             entries = np.take(entries, first)
         if len(only):  # else step by step: a file may hold all tensors of its step
@@ -151,7 +142,7 @@ class ReadingList:
 
 
 def _places(step: Int64, index: Int64) -> Int64:
-    """One number for each file; a step has fewer than 2³² of them."""
+    """One number for each file; a step has fewer than 2³² files."""
     places: Int64 = (step << 32) + index
     return places
 
@@ -194,31 +185,29 @@ class Measurements:
     """Records of the tensors that a data flow has pinned."""
 
     def __init__(self, flow: DataFlow, rank_stats: RankStats, workers: MeasureWorkers, memory: StoredStats) -> None:
-        """``rank_stats`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
+        """``rank_stats`` holds and takes records, ``memory`` has the records of earlier sessions."""
         self.flow = flow
         self._rank_stats = rank_stats
         self._workers = workers
         self._memory = memory
 
     def locked(self) -> AbstractContextManager[object]:
-        """Returns a lock: while it is held no other thread puts records in, which makes rows unknown for a moment."""
+        """While this lock is held, no other thread adds records, which makes rows unknown for a moment."""
         return self._rank_stats.lock
 
     def record(self, step: int, index: int) -> Record | None:
-        """Returns what is known about a tensor."""
         return self._rank_stats.get(step, self.flow.table(step), index)
 
     def known(self, step: int, index: int) -> Record | None:
-        """Returns what is known about a tensor, what earlier sessions measured included."""
         self.kept(step)
         return self.record(step, index)
 
     def records(self, step: int) -> Records:
-        """Returns what is known about all tensors of a step; row numbers are those of its table."""
+        """The records of all tensors of a step; row numbers are those of its table."""
         return self.kept(step).records
 
     def kept(self, step: int) -> StepStats:
-        """Returns what is known about a step, what earlier sessions measured included."""
+        """The records of a step, including those of earlier sessions."""
         kept = self._rank_stats.at(step, self.flow.table(step))
         if not kept.remembered:
             with self._rank_stats.lock:
@@ -226,17 +215,12 @@ class Measurements:
         return kept
 
     def verified(self, step: int) -> Iterator[bool | None]:
-        """Measures again what earlier sessions remembered of a step: see ``StoredStats.verified``."""
         kept = self.kept(step)
         known = np.flatnonzero(kept.records.rows["state"] == RecordState.MEASURED)
         return self._memory.verified(kept, known, self._states(step))
 
     def ensure(self, needs: Needs, progress: ProgressFn = no_progress, text: str = "") -> None:
-        """Measures every tensor of ``needs`` that is not known well enough yet.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept.
-        """
+        """Measures every tensor of ``needs`` that is not known well enough; keeps what it measured when cancelled."""
         required, looking_back = RequiredByStep(), dict[int, list[int]]()
         for (step, index), need in needs.items():
             required.ask(step, self.flow.table(step), np.array([index]), replace(need, previous_stats=False))
@@ -251,22 +235,12 @@ class Measurements:
             self.fill_previous_stats(step, np.array(indices))
 
     def ensure_all(self, required: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
-        """Measures everything that is asked for and not known well enough yet.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept.
-        """
         reading = self.missing(required)
         if reading is not None:
             self.read(reading, progress, text)
 
     def missing(self, required: RequiredByStep, under_way: FileReading | None = None) -> FileReading | None:
-        """Returns what has to be read for what is asked for; None when everything is known.
-
-        Args:
-            required: what is asked for.
-            under_way: is about to be known.
-        """
+        """Returns the files to read for ``required``; None if nothing has to be read. ``under_way`` is being read."""
         readings = ReadingList()
         for step in required.steps():
             table, kept = self.flow.table(step), self.kept(step)
@@ -283,17 +257,7 @@ class Measurements:
         text: str = "",
         meanwhile: Meanwhile = no_other_work,
     ) -> None:
-        """Measures what ``missing`` found.
-
-        Args:
-            reading: the files.
-            progress: told how far it is.
-            text: goes with that.
-            meanwhile: see ``scan``.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept.
-        """
+        """Measures the files that ``missing`` found; when ``progress`` cancels, finished measurements are kept."""
 
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
@@ -311,7 +275,7 @@ class Measurements:
             self._memory.keep(self._kept_of(step) for step in np.unique(reading.step).tolist())
 
     def cost(self, required: RequiredByStep) -> int:
-        """Bytes of the tensors that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
+        """Bytes of the tensors that ``ensure_all`` would read, without previous steps; 0 when everything is known."""
         total = 0
         for step in required.steps():
             rows = [rows for _, rows in self._missing(required, step)]
@@ -321,18 +285,17 @@ class Measurements:
         return total
 
     def size(self, step: int) -> int:
-        """Bytes of all files of a step, about."""
         return int(np.maximum(self._sizes(step), 0).sum())
 
     def look_at(self, step: int) -> None:
-        """Lists a step and finds out how large its files are, about, so that a check need not wait for that."""
+        """Lists a step and finds out the sizes of its files in advance, so that a check need not wait for that."""
         self._sizes(step)
 
     def _sizes(self, step: int) -> Int64:
-        """Tells how large the files of a step are, about: only the order of the work depends on it.
+        """The approximate sizes of a step's files; only the order of the work depends on them.
 
-        Asking for every file costs a tenth of reading them. Where another step has the same tensors, and the largest
-        are as large here, the others are taken for it, too.
+        Asking for every file costs a tenth of reading them. If another step has the same tensors, and the largest are
+        as large here, its sizes are used.
         """
         kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.sizes is None:
@@ -351,13 +314,13 @@ class Measurements:
         return None
 
     def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:
-        """The step of each row's value of before, and its row in that step's table; -1, -1 where there is none."""
+        """The step and table row of each row's previous value; -1, -1 where there is none."""
         table = self.flow.table(step)
         node = table.node[rows].astype(np.int64)
         return self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
 
     def fill_previous_stats(self, step: int, rows: Int64) -> None:
-        """Puts beside some rows of a step the statistics of their values of before, which are known by now."""
+        """Copies the statistics of previous values, which must be known by now, to rows of a step."""
         if not len(rows):
             return
         before, index = self.befores(step, rows)
@@ -368,14 +331,13 @@ class Measurements:
             records.put_previous_stats(rows[of], self.records(earlier), index[of])
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
-        """Sizes of a step's files, and ``opener.state_of`` them, as they were when first asked for."""
         kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.states is None:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
         return kept.states
 
     def _missing(self, required: RequiredByStep, step: int) -> list[tuple[RequiredStats, Int64]]:
-        """Returns what of a step has to be read; rows of recorded statistics are filled in on the way."""
+        """Returns (need, rows) of a step that have to be read; fills in rows of recorded statistics on the way."""
         kept = self.kept(step)
         valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
         missing = []
@@ -387,13 +349,12 @@ class Measurements:
             derive_ranges(kept.records, need, recorded)
             open_rows = open_rows[~valueless[open_rows]]
             if len(open_rows):
-                # How much a tensor changed costs nothing beside whether it did, and answers more questions later.
+                # The amount of change costs nothing once a change is looked for, and answers more questions later.
                 change = RequiredStats(change=need.previous)
                 missing.append((need | change | _asked(kept.records, open_rows), open_rows))
         return missing
 
     def _put_recorded(self, kept: StepStats, step: int, rows: Int64, need: RequiredStats) -> None:
-        """Fills in rows of which only statistics were dumped; what was asked of them before stays asked."""
         if not len(rows):
             return
         table, whole = kept.table, need | _asked(kept.records, rows)
@@ -427,7 +388,7 @@ class Measurements:
         return np.where(valueless, -1, before), np.where(valueless, -1, index), valueless
 
     def _place(self, reading: FileReading, records: Records, source: Int64, files: Int64) -> None:
-        """Puts what was measured where it belongs: rows ``source`` are of ``files`` of the reading."""
+        """Stores measured records: row ``source[i]`` belongs to file ``files[i]`` of the reading."""
         records.rows["before"][source[reading.valueless[files]]] = Before.NO_VALUE
         steps = reading.step[files]
         for step in np.unique(steps).tolist():
@@ -447,7 +408,7 @@ class Measurements:
 
 
 def _asked(records: Records, rows: Int64) -> RequiredStats:
-    """Everything that any of some rows has been asked before, so that measuring it again loses nothing."""
+    """All needs that any of the rows was asked before, so that measuring it again loses nothing."""
     return RequiredStats(
         frozenset(bounds for bounds, column in records.ranges.items() if (column[rows] != NOT_ASKED).any()),
         bool((records.rows["asked"][rows] & CHANGE_ASKED).any()),
@@ -456,7 +417,7 @@ def _asked(records: Records, rows: Int64) -> RequiredStats:
 
 
 _MOST_ELEMENTS: Final = 1 << 62
-"""As many as no tensor has: what can be read is shorter, see ``stats.npy``."""
+"""More than any tensor has: see ``stats.npy`` for what can be read."""
 
 
 def _counts(stats: TensorStats) -> tuple[int, ...]:
@@ -465,7 +426,6 @@ def _counts(stats: TensorStats) -> tuple[int, ...]:
 
 
 def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step: bool) -> Record:
-    """A record from the statistics that the dump itself wrote, for tensors without values."""
     stats = table.recorded(index)
     if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):
         return Record(None, None, error="the training did not send it", need=need)

@@ -1,7 +1,6 @@
-"""Looks at tensors as the outputs of their nodes: what the Python API asks, one by one or judged by the step.
+"""Judges the named outputs of nodes with the named watchpoints, for the Python API.
 
-A check of the session judges whatever it finds under its watchpoints, inputs and copies included. Here exactly the
-named outputs are looked at, with exactly the named watchpoints, on the same records.
+A check of the session judges every tensor under its watchpoints, including inputs and copies.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Output = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchedOutputs:
-    """A watchpoint and the outputs of one step that it is about: slot ``slots[i]`` of node row ``rows[i]``."""
+    """A watchpoint and the outputs of one step that it judges: slot ``slots[i]`` of node row ``rows[i]``."""
 
     watchpoint: Watchpoint
     rows: Int32
@@ -56,25 +55,21 @@ class WatchedOutputs:
 
 @dataclass(frozen=True, slots=True)
 class OutputHits:
-    """The hits of some outputs of one step.
+    """The hits of some outputs of one step, by the number of the watchpoint.
 
-    Attributes:
-        hits: (number of the watchpoint, hit with the one result), in execution order, then by watchpoint.
-        valueless: (number of the watchpoint, output) of what could not be judged because no values were dumped.
-        coverage: what was looked at; an output that no watchpoint could look at counts as skipped, also where its
-            statistics were dumped and the condition needs values.
+    An output that no watchpoint could look at counts as skipped in ``coverage``, also when its statistics were dumped
+    but the condition needs values.
     """
 
-    hits: tuple[tuple[int, Hit], ...]
-    valueless: tuple[tuple[int, Output], ...]
+    hits: tuple[tuple[int, Hit], ...]  # each with one result, in execution order, then by watchpoint
+    valueless: tuple[tuple[int, Output], ...]  # not judged because no values were dumped
     coverage: Coverage
 
 
 class OutputTensors:
-    """The outputs of the nodes of one rank. Make a new one each time, as with ``Flow``; not for several threads."""
+    """The outputs of the nodes of one rank. Make a new one per question, as with ``DataFlow``; not thread-safe."""
 
     def __init__(self, measurements: Measurements) -> None:
-        """``measurements`` know the rank."""
         self._measurements = measurements
         self.flow = measurements.flow
         self._inputs_only: dict[int, bool] = {}
@@ -82,27 +77,19 @@ class OutputTensors:
     def locate(self, step: int, row: int, slot: int) -> int:
         """Index in the step's table of the file that holds an output; -1 when no file does.
 
-        In a step of which only inputs were dumped, that is the input file of the first consumer in execution order:
-        for a parameter it holds the value *before* the step's update.
+        If only inputs were dumped, that is the first consumer's input file: a parameter's value *before* the step's
+        update.
         """
         index = self.flow.table(step).find(row, Side.OUTPUT, slot)
         return index if index >= 0 or not self._only_inputs(step) else self._first_read(step, row, slot)
 
     def read(self, step: int, row: int, slot: int) -> npt.NDArray[Any] | None:
-        """The values of an output; None when they were not dumped.
-
-        Raises:
-            UnreadableTensorError: the file is broken.
-        """
+        """The values of an output; None when they were not dumped. UnreadableTensorError: the file is broken."""
         table, index = self.flow.table(step), self.locate(step, row, slot)
         return open_array(table.spec(index)) if index >= 0 and self.flow.has_values(table, index) else None
 
     def meta(self, step: int, row: int, slot: int) -> TensorMeta | None:
-        """Element type and shape of an output from its header; None when it was not dumped.
-
-        Raises:
-            UnreadableTensorError: the file is broken.
-        """
+        """Element type and shape of an output; None when it was not dumped. UnreadableTensorError: broken file."""
         table, index = self.flow.table(step), self.locate(step, row, slot)
         if index < 0:
             return None
@@ -116,7 +103,6 @@ class OutputTensors:
             return file.layout.meta
 
     def records(self, step: int, outputs: Sequence[Output]) -> list[Record | None]:
-        """Returns what one look at each output yields; None where it was not dumped."""
         places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
         self._measurements.ensure(
             {place: RequiredStats() for place in places if place[1] >= 0}, no_progress, "statistics"
@@ -126,11 +112,8 @@ class OutputTensors:
     def judge(self, step: int, watches: Sequence[WatchedOutputs], progress: ProgressFn = no_progress) -> OutputHits:
         """Judges outputs of one step, each with the watchpoints that name it; every file is read at most once.
 
-        A weight-initialization watchpoint judges what the first consumer of a parameter read at the first dumped
-        step, and nothing else.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept.
+        A weight-initialization watchpoint judges only the input of a parameter's first consumer at the first dumped
+        step.
         """
         requests, valueless = self._requests(step, watches)
         wanted: dict[tuple[int, int], RequiredStats] = {}
@@ -149,7 +132,6 @@ class OutputTensors:
         requests: Sequence[tuple[int, int, Output]],
         hits: Sequence[tuple[int, Hit]],
     ) -> Coverage:
-        """Returns what was looked at. An output counts once, however many watchpoints name it."""
         named = [each.rows.astype(np.int64) << 32 | each.slots for each in watches]
         unknown = {
             (number, (hit.row, hit.key.slot))
@@ -175,7 +157,7 @@ class OutputTensors:
     def _requests(
         self, step: int, watches: Sequence[WatchedOutputs]
     ) -> tuple[list[tuple[int, int, Output]], list[tuple[int, Output]]]:
-        """Returns (watchpoint, table row, output) of what has values; (watchpoint, output) of what has none."""
+        """Returns (watchpoint, table row, output) of outputs with values; (watchpoint, output) of the others."""
         located: dict[tuple[Callable[[int, int, int], int], Output], int] = {}
         requests: list[tuple[int, int, Output]] = []
         valueless: list[tuple[int, Output]] = []
@@ -199,7 +181,7 @@ class OutputTensors:
     def _hits(
         self, step: int, watches: Sequence[WatchedOutputs], requests: Sequence[tuple[int, int, Output]]
     ) -> list[tuple[int, Hit]]:
-        """Returns (watchpoint, hit with the one result) of everything that a watchpoint has something to say about."""
+        """Returns (watchpoint, hit with the one result) of every output with a verdict."""
         hits = []
         with self._measurements.locked():
             records = self._measurements.records(step)
@@ -215,7 +197,6 @@ class OutputTensors:
         return hits
 
     def _evaluator(self, step: int, records: Records, places: Sequence[tuple[int, Output]]) -> ColumnEvaluator:
-        """Returns outputs (row of the step's table, output) ready to be judged."""
         pair, rows = (self.flow.rank, step), np.array([index for index, _ in places], np.int64)
         node, slot = (np.array([output[part] for _, output in places], np.int64) for part in (0, 1))
         side = np.full(len(places), int(Side.OUTPUT))
@@ -233,7 +214,7 @@ class OutputTensors:
         return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail, overflow=found)
 
     def _own_file(self, step: int, row: int, slot: int) -> int:
-        """Index of the file of an output, or of the first that its operator has where only inputs were dumped."""
+        """Index of the file of an output, or of its operator's first file if only inputs were dumped."""
         table = self.flow.table(step)
         index = table.find(row, Side.OUTPUT, slot)
         if index >= 0 or not self._only_inputs(step):
@@ -242,17 +223,13 @@ class OutputTensors:
         return int(own[0]) if len(own) else -1
 
     def unknown(self, step: int) -> int:
-        """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.
-
-        For ranks with a graph: without one, nodes are what has files.
-        """
+        """Counts outputs on disk whose node or slot the graph does not have; only for ranks with a graph."""
         table, nodes = self.flow.table(step), self.flow.nodes
         stray = (nodes.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
         outputs = (table.side == int(Side.OUTPUT)) & (table.flags & int(TensorFlag.CONSTANT) == 0)
         return int((outputs & (stray[table.node] | (table.slot >= nodes.outputs[table.node]))).sum())
 
     def key(self, step: int, output: Output) -> TensorKey:
-        """The handle of an output."""
         row, slot = output
         return self.flow.nodes.key(self.flow.rank, step, row, slot=slot)
 
@@ -261,7 +238,6 @@ class OutputTensors:
         return self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None
 
     def _only_inputs(self, step: int) -> bool:
-        """Tells whether no operator has an output in a step."""
         known = self._inputs_only.get(step)
         if known is None:
             table, nodes = self.flow.table(step), self.flow.nodes
@@ -272,7 +248,7 @@ class OutputTensors:
         return known
 
     def _first_read(self, step: int, row: int, slot: int) -> int:
-        """Index of the first file in execution order that holds what a consumer read of an output; -1 without any."""
+        """Index of the first input file, in execution order, of a consumer of an output; -1 without any."""
         table = self.flow.table(step)
         readers = real_consumers(self.flow.nodes, row, slot)
         found = [index for reader, at in readers if (index := table.find(reader, Side.INPUT, at)) >= 0]

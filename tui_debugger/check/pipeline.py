@@ -1,7 +1,4 @@
-"""Checks batches of steps as an assembly line does.
-
-While the workers read one batch, this thread judges the one before and finds out what has to be read for the next.
-"""
+"""Checks steps in a pipeline: while the workers read a batch, this thread judges the last and plans the next."""
 
 from __future__ import annotations
 
@@ -40,12 +37,7 @@ _END: Final = object()
 
 
 class StepBatch:
-    """Some steps of one rank.
-
-    Attributes:
-        steps: in run order.
-        reading: what has to be read; None when there is nothing.
-    """
+    """Some steps of one rank, in run order; ``reading`` holds the files to read, None if there are none."""
 
     def __init__(
         self,
@@ -57,16 +49,7 @@ class StepBatch:
         put: Put,
         again: Again,
     ) -> None:
-        """Nothing is done yet.
-
-        Args:
-            rank: of the steps.
-            steps: in run order.
-            checker: of the rank; without one the steps are left to ``again``.
-            progress: told how far reading is.
-            put: takes the results.
-            again: checks steps whose files or nodes changed meanwhile.
-        """
+        """``put`` takes results; ``again`` checks steps whose files or nodes changed, or all without a ``checker``."""
         self.steps = list(steps)
         self.reading: FileReading | None = None
         self._rank = rank
@@ -77,7 +60,7 @@ class StepBatch:
         self._plans: list[StepPlan] = []
 
     def prepare(self, under_way: FileReading | None) -> Iterator[None]:
-        """Finds out bit by bit what has to be read; ``under_way`` is about to be known."""
+        """Plans the reading in small parts; the files of ``under_way`` are about to be known."""
         if self._checker is None:
             return
         required = RequiredByStep()
@@ -90,11 +73,6 @@ class StepBatch:
             self._give_up()
 
     def read(self, meanwhile: Meanwhile) -> None:
-        """Reads it.
-
-        Raises:
-            CancelledError: from the progress.
-        """
         if self._checker is None or self.reading is None:
             return
         try:
@@ -104,11 +82,6 @@ class StepBatch:
             self._give_up()
 
     def judge(self) -> Iterator[Judged]:
-        """The result of each step.
-
-        Raises:
-            CancelledError: from the progress.
-        """
         left = dict.fromkeys(self.steps)
         self.reading = None
         try:
@@ -126,7 +99,7 @@ class StepBatch:
 
 
 class CheckPipeline:
-    """Sends batches through, one after the other."""
+    """Sends batches through, one after the other; ``batches`` yields None after a part of the planning work."""
 
     def __init__(
         self,
@@ -135,14 +108,7 @@ class CheckPipeline:
         steady: Steady,
         passed: Callable[[int], None],
     ) -> None:
-        """Nothing is done yet.
-
-        Args:
-            batches: made when they are asked for; None after a bit of work for that.
-            deliver: gets every result.
-            steady: where the progress of all batches goes.
-            passed: told how many steps were read, or checked, since it was told last.
-        """
+        """``steady`` takes the progress of all batches, ``passed`` the number of newly finished steps."""
         self._batches = batches
         self._deliver = deliver
         self._passed = passed
@@ -151,11 +117,7 @@ class CheckPipeline:
         self._following: tuple[StepBatch, Iterator[None]] | None = None
 
     def run(self) -> None:
-        """Sends all of them through.
-
-        Raises:
-            CancelledError: from a progress; ``finish`` then judges what was read.
-        """
+        """Runs all batches; after a CancelledError of a progress, ``finish`` judges the steps that were read."""
         while (batch := self._next()) is not None:
             if batch.reading is not None:
                 self._read(batch)
@@ -167,16 +129,10 @@ class CheckPipeline:
         self.finish()
 
     def finish(self) -> None:
-        """Judges what was read.
-
-        Raises:
-            CancelledError: from a progress.
-        """
         while self._judge_one():
             pass
 
     def _next(self) -> StepBatch | None:
-        """The next batch, ready to be read."""
         while self._prepare_following(None):
             pass
         batch, self._following = self._following, None
@@ -195,7 +151,7 @@ class CheckPipeline:
         self.finish()
         self._unjudged = batch.judge()
         self._passed(len(batch.steps))
-        if not shared:  # this thread reads: then it judges nothing meanwhile
+        if not shared:  # there are no workers: this thread read the batch
             self.finish()
 
     def _judge_one(self) -> bool:
@@ -206,7 +162,7 @@ class CheckPipeline:
         return judged is not None
 
     def _prepare_following(self, under_way: FileReading | None) -> bool:
-        """Does a bit for the next batch; False when it is ready, or there is none."""
+        """Does a part of the planning of the next batch; False when it is ready, or there is none."""
         if self._following is not None:
             return next(self._following[1], _END) is not _END
         batch = next(self._batches, _END)
@@ -220,11 +176,7 @@ MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], StepChecker]
 
 
 class CheckRunner:
-    """The state that the batches of one check share.
-
-    Attributes:
-        version: of the watchpoint list.
-    """
+    """The state that the batches of one check share; results are stored under ``version`` of the watchpoint list."""
 
     def __init__(
         self,
@@ -233,14 +185,13 @@ class CheckRunner:
         listed: tuple[int, Sequence[Watchpoint]],
         tickets: ExitStack,
     ) -> None:
-        """``known_results`` takes results by the list's version; ``tickets`` is held until the end of the check."""
         self.version, self._watchpoints = listed
         self._known_results = known_results
         self._checker = checker
         self._tickets = tickets
 
     def batches(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch | None]:
-        """Steps of a rank as batches that can be read while others are judged; None after a bit of work for that."""
+        """Batches of a rank's steps that can be read while others are judged; None after a part of the planning."""
         given = {(rank, step): self._tickets.enter_context(self._known_results.judging((rank, step))) for step in steps}
 
         def put(pair: Pair, result: PairResult) -> bool:
@@ -256,20 +207,19 @@ class CheckRunner:
                 tell = scaled(progress, done, len(steps), len(some))
                 yield StepBatch(rank, some, checker, tell, put=put, again=self._again(rank, tell))
                 done += len(some)
-        except RenumberedError:  # those that are left are divided anew
+        except RenumberedError:  # the remaining steps are checked below
             pass
         if done < len(steps):
             yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
 
     def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch]:
-        """Steps of a rank as one batch that is checked by itself."""
         yield StepBatch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
 
     def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
         return lambda steps: self._judge(rank, list(steps), progress)
 
     def _judge(self, rank: int, steps: list[int], progress: ProgressFn) -> Iterator[Judged]:
-        """Judges steps of a rank; again those whose files changed meanwhile, the last answer then stands."""
+        """Judges steps of a rank; again if their files changed meanwhile, up to ``ATTEMPTS`` times."""
         for attempt in range(1, RENUMBERINGS + 1):
             changed: list[int] = []
             with ExitStack() as stack:
@@ -290,18 +240,18 @@ class CheckRunner:
 
 
 def _kept(_pair: Pair, _result: PairResult) -> bool:
-    """Tells that a result is stored: a checker of one pair does that itself."""
+    """Always True: ``again`` stores the results itself."""
     return True
 
 
 SOON: Final = 0.8
-"""Seconds after which there should be something new to show: so many pairs are judged together."""
+"""Seconds after which there should be something new to show; limits the pairs that are judged together."""
 MOST: Final = 64
 """Most pairs that are judged together."""
 
 
 Listed = Callable[[], "tuple[int, tuple[Watchpoint, ...]]"]
-"""Answers the watchpoints that judge now, and the version of their list."""
+"""Returns the version of the watchpoint list, and the watchpoints that judge now."""
 Unreadable = Callable[[Sequence[Pair]], "tuple[UnreadablePart, ...]"]
 
 
@@ -310,13 +260,7 @@ def _nothing(_pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
 
 
 class Checks:
-    """The checks of one session.
-
-    Attributes:
-        known_results: what every pair was last found to be.
-        listed: answers the watchpoints that judge, and the version of their list.
-        unreadable: tells what of some pairs could not be looked at.
-    """
+    """The checks of one session; ``known_results`` has the last result of every pair."""
 
     def __init__(
         self,
@@ -326,15 +270,7 @@ class Checks:
         listing: List,
         unreadable: Unreadable = _nothing,
     ) -> None:
-        """Nothing is known yet.
-
-        Args:
-            listed: answers the watchpoints that judge.
-            checker: makes what judges.
-            workers: who measures; they are got ready when much is to come.
-            listing: lists a pair.
-            unreadable: tells what of some pairs could not be looked at.
-        """
+        """``listing`` lists a pair in advance; ``workers`` are started when there is much to measure."""
         self.unreadable = unreadable
         self.known_results = KnownResults()
         self._workers = workers
@@ -345,7 +281,6 @@ class Checks:
     def check(
         self, pairs: Sequence[Pair], progress: ProgressFn, on_result: Callable[[CheckResult], None] | None
     ) -> CheckResult:
-        """See ``Session.check``."""
         version, watchpoints = self.listed()
         pairs = list(dict.fromkeys(pairs))
         started, finished, cancelled = time.monotonic(), list[Judged](), False
@@ -373,7 +308,6 @@ class Checks:
         return self._with_parts(replace(result, asked=len(pairs)), pairs)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
-        """See ``Session.known``."""
         version, watchpoints = self.listed()
         found = [(pair, self.known_results.fresh(pair, version)) for pair in pairs]
         results = [(pair, result) for pair, result in found if result is not None]
@@ -382,7 +316,6 @@ class Checks:
         return self._with_parts(merged(results, watchpoints, version, 0.0, False), pairs)
 
     def so_far(self) -> CheckResult | None:
-        """See ``Session.so_far``."""
         version, watchpoints = self.listed()
         results = self.known_results.all()
         if not results:
@@ -393,12 +326,10 @@ class Checks:
         return self._with_parts(result, list(results))
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
-        """See ``Session.fresh``."""
         version, _ = self.listed()
         return all(self.known_results.fresh(pair, version) is not None for pair in pairs)
 
     def cost(self, pairs: Sequence[Pair]) -> int:
-        """See ``Session.cost``."""
         version, watchpoints = self.listed()
         missing = [pair for pair in pairs if self.known_results.fresh(pair, version) is None]
         return retry_when_renumbered(
@@ -406,13 +337,12 @@ class Checks:
         )
 
     def size(self, pairs: Sequence[Pair]) -> int:
-        """See ``Session.size``."""
         return retry_when_renumbered(
             lambda: sum(self._checker(rank, (), no_progress).measurements.size(step) for rank, step in pairs)
         )
 
     def _with_parts(self, result: CheckResult, pairs: Sequence[Pair]) -> CheckResult:
-        """The result with what could not be looked at: known only after the pairs were listed."""
+        """Adds the unreadable parts, which are known only after the pairs were listed."""
         parts = self.unreadable(pairs)
         return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
 
@@ -426,10 +356,7 @@ class Checks:
         ahead: ListingAhead,
         deliver: Callable[[Judged], None],
     ) -> Iterator[StepBatch | None]:
-        """Returns what is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
-
-        None after a bit of work for that.
-        """
+        """Yields batches of steps of one rank, or None after a part of the planning; delivers known results."""
         asked, end = self._workers.asked, 0
         while end < len(pairs):
             start, end = end, end + window.size
@@ -465,16 +392,14 @@ class _BatchWindow:
 
     @property
     def largest(self) -> int:
-        """Returns how many are judged together next time at most."""
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:
-        """Counts pairs that were done since the last call."""
         now = time.monotonic()
         self._seconds_each = (now - self._since) / pairs
         self._since = now
 
     def grow(self) -> None:
-        """Chooses how many pairs come next: as many as take ``SOON`` seconds, and at most ``largest``."""
+        """Chooses the next size: as many pairs as take ``SOON`` seconds, at most ``largest``."""
         fitting = int(SOON / max(self._seconds_each, SOON / MOST))
         self.size = max(1, min(self.largest, fitting))

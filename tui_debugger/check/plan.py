@@ -1,4 +1,4 @@
-"""Plans which statistics of which tensors are needed: a column over the table of each step, no object per tensor."""
+"""Plans which statistics of which tensors are needed, as columns over the table of each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui_debugger.watch.evaluate import needs
 
 
 class RequiredByStep:
-    """Questions about tensors, several of one tensor joined into one."""
+    """The needed statistics of tensors; several needs of one tensor are joined."""
 
     def __init__(self) -> None:
         self._needs: list[RequiredStats] = []
@@ -26,7 +26,6 @@ class RequiredByStep:
         self._columns: dict[int, Int16] = {}
 
     def ask(self, step: int, table: TensorTable, rows: Integers, need: RequiredStats) -> None:
-        """Adds a question about rows of a step's table."""
         if not len(rows):
             return
         column = self._columns.get(step)
@@ -39,11 +38,9 @@ class RequiredByStep:
         column[rows] = joined[numbers]
 
     def steps(self) -> list[int]:
-        """The steps that something is asked about, ascending."""
         return sorted(self._columns)
 
     def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Integers]]:
-        """The distinct needs of a step, each with the rows that have it."""
         column = self._columns[step]
         for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
             yield self._needs[number], np.flatnonzero(column == number + 1)
@@ -58,29 +55,24 @@ class RequiredByStep:
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The files of a step that are judged, in execution order, as columns.
+    """The files of a step that are judged, in execution order, as columns; ``skipped`` files are under no watchpoint.
 
     Attributes:
-        row: row in the step's table.
-        node: the node it is stored under.
-        input: whether it is an input of that node.
-        holder, holder_slot: the tensor it holds: the node itself for outputs; for inputs what the graph says feeds the
-            slot, -1 where it does not say.
-        watch: [watchpoint, subject]: which of ``Planner.regular`` judge it.
+        node: the node that the file is stored under; ``input``: whether it is an input of that node.
+        holder, holder_slot: the tensor that the file holds: for outputs the node itself, for inputs the producer of the
+            slot by the graph, -1 if unknown.
         covered_holder, covered_node: [watchpoint, subject]: which judge the outputs of its holder, of its node.
         own: (subject, row in the step's table) of outputs that may have been written over an input: an in-place
             operator's input is dumped after the kernel ran.
-        skipped: files under no watchpoint.
-        constants: inputs that hold a graph constant, under a watchpoint that does not name their node: see
-            ``Coverage.constants``.
+        constants: number of inputs with a graph constant, under a watchpoint that does not name their node.
     """
 
-    row: Int64
+    row: Int64  # row in the step's table
     node: Int64
     input: Mask
     holder: Int64
     holder_slot: Int64
-    watch: Mask
+    watch: Mask  # [watchpoint, subject]: which of ``Planner.regular`` judge it
     covered_holder: Mask
     covered_node: Mask
     own: tuple[Int64, Int64]
@@ -88,28 +80,22 @@ class Subjects:
     constants: int = 0
 
     def __len__(self) -> int:
-        """Number of subjects."""
         return len(self.row)
 
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """One step: its subjects, and what has to be known about which tensor.
+    """The subjects of one step, and the statistics that have to be known.
 
-    Attributes:
-        subjects: what is judged.
-        initial: [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value.
-        first: whether no run came before, by subject.
-        references: (step, subject, row in that step's table) of files of the tensor that a subject holds: of an input
-            the producer's output now, for a parameter also the one of before; of a weight that only another graph
-            updates what the run before left there.
-        required: the statistics that have to be measured.
+    ``references`` are (step, subject, row in that step's table) of files of the tensor that a subject holds: for an
+    input the producer's output now, for a parameter also its previous value; for a weight that only another graph
+    updates the value that the previous run left.
     """
 
     step: int
     subjects: Subjects
-    initial: Mask
-    first: Mask
+    initial: Mask  # [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value
+    first: Mask  # whether no run came before, by subject
     references: tuple[tuple[int, Int64, Int64], ...]
     required: RequiredByStep
 
@@ -118,16 +104,15 @@ AskedRows = Callable[[TensorTable], "Mask | None"]
 
 
 def every_row(_: TensorTable) -> Mask | None:
-    """All rows of a table are asked about."""
     return None
 
 
 class Planner:
     """Decides which files of a step are judged, by which watchpoints.
 
-    Outputs are judged by the watchpoints on their node. An input file is judged as the tensor it holds (by
-    the watchpoints on its producer), unless it turns out to be a copy: see ``copies``. It is in scope when
-    the node it is stored under is, or its producer: it shows under the one, and stands for the other.
+    Outputs are judged by the watchpoints on their node. An input file is judged as the tensor it holds (by the
+    watchpoints on its producer), unless it turns out to be a copy: see ``copies``. It is in scope when its node or its
+    producer is: it is shown under its node, and stands for the producer's output.
     """
 
     def __init__(
@@ -138,10 +123,7 @@ class Planner:
         scope: Callable[[], Mask],
         asked: AskedRows = every_row,
     ) -> None:
-        """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at.
-
-        ``asked`` gives the rows of a table that a path into the run asks about: others are neither judged nor counted.
-        """
+        """``mask`` gives the node rows of a watchpoint, ``scope`` the allowed rows, ``asked`` allowed table rows."""
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
@@ -151,12 +133,12 @@ class Planner:
         self._last: tuple[NodeTable, TensorTable, _SelectedNodes, Subjects] | None = None
 
     def plan(self, step: int, required: RequiredByStep | None = None) -> StepPlan:
-        """The plan of one step; what it has to know is added to ``required``."""
+        """The plan of one step; the needed statistics are added to ``required``."""
         table = self.flow.table(step)
         choice, subjects = self._subjects(table, self.flow.at_rest(step))
         rounds = table.round[subjects.row]
         first = self.flow.starts(step, subjects.node, table.side[subjects.row], rounds)
-        # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
+        # For inputs that hold a parameter, an earlier run of the parameter counts.
         outputs = np.full(len(subjects), int(Side.OUTPUT))
         initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
         plan = StepPlan(step, subjects, initial, first, self._references(step, subjects), required or RequiredByStep())
@@ -164,7 +146,7 @@ class Planner:
         return plan
 
     def _subjects(self, table: TensorTable, at_rest: Int64) -> tuple[_SelectedNodes, Subjects]:
-        """The subjects of a step; those of the last step again when the same tensors were dumped."""
+        """The subjects of a step; reuses those of the last step when the same tensors were dumped."""
         nodes = self.flow.nodes
         asked = self._asked(table)
         if self._last is not None and asked is None:
@@ -178,7 +160,6 @@ class Planner:
         return choice, subjects
 
     def _references(self, step: int, subjects: Subjects) -> tuple[tuple[int, Int64, Int64], ...]:
-        """Files of what each input holds, and of a weight that another graph updates what that left there."""
         inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0))
         carried = self.flow.nodes.are_parameters(subjects.holder[inputs])
         table = self.flow.table(step)
@@ -202,14 +183,14 @@ class Planner:
         return tuple(found)
 
     def _repeating(self, subjects: Subjects) -> Int64:
-        """Weights of graphs that only read them: their files show what another graph's run left there."""
+        """Weights of graphs that only read them: their files show the values that another graph's run left."""
         outputs = np.flatnonzero(~subjects.input)
         outputs = outputs[self.flow.nodes.are_parameters(subjects.node[outputs])]
         repeating = [self.flow.updated_elsewhere(row) for row in subjects.node[outputs].tolist()]
         return outputs[np.array(repeating, np.bool_)]
 
     def _updated_now(self, step: int, subjects: Subjects, repeating: Int64) -> tuple[Int64, Int64]:
-        """The files of this step that show what an update left in such weights: (subject, row)."""
+        """The files of this step that show such weights after their update: (subject, row)."""
         table, of, rows = self.flow.table(step), list[int](), list[int]()
         for subject in repeating.tolist():
             own = int(subjects.node[subject])
@@ -229,7 +210,7 @@ class Planner:
         of, own = subjects.own
         for need, mask in watched.items():
             self._ask_rows(required, plan.step, subjects.row[mask], need)
-            # Whether a copy says more than they do takes the same comparisons with the step before of both.
+            # To decide whether a copy adds information, both need the same comparisons with the previous step.
             change = replace(need, ranges=frozenset())
             looks_back = change.previous or change.previous_stats
             for step, subject, rows in plan.references:
@@ -238,7 +219,7 @@ class Planner:
             self._ask_rows(required, plan.step, own[mask[of]], change)
 
     def _ask_rows(self, required: RequiredByStep, step: int, rows: Integers, need: RequiredStats) -> None:
-        """Asks about rows of a step, and for statistics of the previous step there."""
+        """Asks about rows of a step, and for statistics of their previous values."""
         table = self.flow.table(step)
         required.ask(step, table, rows, replace(need, previous_stats=False))
         if not need.previous_stats or not len(rows):
@@ -250,8 +231,6 @@ class Planner:
 
 
 class _SelectedNodes:
-    """The nodes that the watchpoints select."""
-
     def __init__(
         self,
         nodes: NodeTable,
@@ -264,7 +243,7 @@ class _SelectedNodes:
         self._scope = scope
         self._regular = _stacked([mask(w) for w in regular], len(nodes))
         self._initial = _stacked([mask(w) for w in initial], len(nodes))
-        # NaN in the copy of a constant that a kernel read is wrong in any case; else it may well be zero or large.
+        # NaN in a kernel's copy of a constant is always wrong; zero or large values may be right.
         judges_constants = [
             self._regular[number]
             if CONDITIONS[w.condition].is_overflow
@@ -276,10 +255,7 @@ class _SelectedNodes:
         self._by_device = np.array([CONDITIONS[w.condition].is_device_overflow for w in regular], np.bool_)
 
     def subjects(self, table: TensorTable, at_rest: Int64, asked: Mask | None = None) -> Subjects:
-        """Returns what of a step's files is judged, of those that are ``asked`` about.
-
-        Whether weights changed is not asked of those ``at_rest``.
-        """
+        """The judged files among the ``asked`` rows; weights ``at_rest`` are not checked for small changes."""
         watched = (table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0
         row = np.flatnonzero(watched if asked is None else watched & asked)
         there = len(table) if asked is None else int(asked.sum())
@@ -311,7 +287,7 @@ class _SelectedNodes:
         )
 
     def initial(self, subjects: Subjects, starts: Mask) -> Mask:
-        """[watchpoint, subject]: the first input that holds a parameter of which no step came before."""
+        """[watchpoint, subject]: the first input that holds a parameter without an earlier step."""
         mask = np.zeros((len(self._initial), len(subjects)), np.bool_)
         if not len(self._initial):
             return mask
@@ -325,7 +301,7 @@ class _SelectedNodes:
         return mask
 
     def _watching(self, node: Int64, is_input: Mask, holder: Int64) -> tuple[Mask, int]:
-        """[watchpoint, file]: which regular watchpoints judge a file; how many hold a constant that some does not."""
+        """[watchpoint, file]: which regular watchpoints judge a file; and how many constants some watchpoint skips."""
         known = is_input & (holder >= 0)
         constant = known & (self._nodes.category[holder] == int(Category.CONSTANT))
         watch = self._regular[:, np.where(known & ~constant, holder, node)]
@@ -336,10 +312,7 @@ class _SelectedNodes:
         return watch, int((covered & ~judged).any(axis=0).sum())
 
     def _operators(self, table: TensorTable, node: Int64, is_input: Mask) -> Mask:
-        """[watchpoint, file]: which of them tell of their operator; none where the device would not record it.
-
-        Outputs do; of an operator without any the first input.
-        """
+        """[watchpoint, file] for overflows on the device: outputs judge their operator, else its first input does."""
         if not table.tells_overflow:
             return np.zeros((len(self._regular), len(node)), np.bool_)
         first = np.zeros(len(node), np.bool_)
@@ -361,7 +334,7 @@ class _SelectedNodes:
     def _own_outputs(
         self, table: TensorTable, row: Int64, node: Int64, is_input: Mask, holder: Int64
     ) -> tuple[Int64, Int64]:
-        """The outputs of each input's own node, for anything but parameters: those have a file of what was written."""
+        """The outputs of each input's own node, except for parameters, which have a file with their new value."""
         carried = (holder >= 0) & self._nodes.are_parameters(holder)
         inputs = np.flatnonzero(is_input & ~carried)
         outputs = np.flatnonzero(table.side == int(Side.OUTPUT))
@@ -379,12 +352,11 @@ class _SelectedNodes:
 
 
 def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
-    """The outputs that some subjects hold: node, side, slot."""
     return subjects.holder[which], np.full(len(which), int(Side.OUTPUT)), subjects.holder_slot[which]
 
 
 def _by_name(selection: NodeSelection) -> NodeSelection:
-    """Returns what a selection names by node, scope, type or regular expression: it means all inputs of such nodes."""
+    """The part of a selection by node, scope, type or regular expression: it means all inputs of such nodes."""
     named = tuple(selector for selector in selection.include if selector.kind is not NodeKind.CATEGORY)
     return NodeSelection(named, selection.exclude)
 

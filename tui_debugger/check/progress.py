@@ -14,7 +14,7 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 
 
 def scaled(progress: ProgressFn, number: int, count: int, span: int = 1) -> ProgressFn:
-    """``span`` of several equal parts, from ``number`` on: 1000 units each, so that a bar moves inside a part too."""
+    """``span`` of ``count`` equal parts, from ``number`` on: 1000 units each, so that a bar moves inside a part too."""
 
     def tell(snapshot: Progress) -> None:
         progress(Progress(int(1000 * (number + span * (snapshot.part or 0))), 1000 * count, snapshot.text))
@@ -23,23 +23,21 @@ def scaled(progress: ProgressFn, number: int, count: int, span: int = 1) -> Prog
 
 
 class Steady:
-    """Progress that moves with one thing, while another one is done aside and only asks whether to go on."""
+    """Progress of one job, while another job is done aside and only asks whether to go on."""
 
     def __init__(self, progress: ProgressFn) -> None:
-        """``progress`` is called."""
         self._progress = progress
         self._last = Progress(0, 0)
         self._aside = False
 
     def __call__(self, snapshot: Progress) -> None:
-        """Tells, or repeats what was told last when this comes from what is done aside."""
+        """Reports progress, or repeats the last report while the other job runs."""
         if not self._aside:
             self._last = snapshot
         self._progress(self._last)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Returns what is told meanwhile does not count."""
         self._aside, before = True, self._aside
         try:
             yield
@@ -47,27 +45,24 @@ class Steady:
             self._aside = before
 
     def silence(self) -> None:
-        """Stops telling progress; the work can no longer be cancelled."""
+        """Stops reporting progress; the work can no longer be cancelled."""
         self._progress = no_progress
 
 
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""Attempts at a step whose files change meanwhile; the last answer then stands, but is not kept as known."""
+"""Attempts at a step whose files change meanwhile; the last result is returned, but not kept as known."""
 RENUMBERINGS = 20
-"""Attempts at a question whose node numbers change meanwhile: no answer could stand instead."""
+"""Attempts at a question whose node numbers change meanwhile; after the last one the error is raised."""
 
 
 def retry_when_renumbered(ask: Callable[[], T]) -> T:
     """Answers a question, and asks it again when the nodes were read anew in the middle of it.
 
-    A question sees a snapshot: a ``Flow`` keeps the node table and every step's table that it was given. Its generation
-    is ``NodeTable.lineage``, which changes when a graph arrives in a dump that is still being written and the nodes
-    are numbered anew. The tables of steps are listed when they are first asked for, so that a question may learn in
-    its middle that its generation is over. An answer about it would name nodes that no front end shows any more:
-    keeping the old node table alive beside the new one would cost its memory again and give that answer; asking anew
-    gives the right one, and happens once in the life of a dump.
+    A question sees a snapshot: a ``DataFlow`` keeps the node table and step tables that it got. When a graph arrives in
+    a growing dump, ``NodeTable.lineage`` changes and nodes are numbered anew, so that the snapshot is over. This
+    happens once in the life of a dump.
     """
     for _ in range(RENUMBERINGS):
         with suppress(RenumberedError):
@@ -80,7 +75,7 @@ List = Callable[[Pair, ProgressFn], object]
 
 
 class ListingAhead:
-    """A thread that lists pairs; what goes wrong is found again by whoever needs them."""
+    """A thread that lists pairs in advance; errors are ignored, because the user of a pair meets them again."""
 
     def __init__(self, listing: List) -> None:
         self._listing = listing
@@ -88,11 +83,9 @@ class ListingAhead:
         self._stopped = threading.Event()
 
     def __enter__(self) -> ListingAhead:  # noqa: PYI034 - nobody derives from it, and Self is 3.11
-        """Itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stops; a listing that is under way is given up."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Hits that a training reported, as the columns that every front end reads. What it says is shown, never invented."""
+"""Hits that a training reported, as the columns that every front end reads. Reports are shown, never invented."""
 
 from __future__ import annotations
 
@@ -47,23 +47,18 @@ from tui_debugger.watch.evaluate import SILENT, needs
 from tui_debugger.watch.text import format_watch
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
-"""Parameters that the step changes: their values are those of its end."""
+"""Parameters that the step changes: their values are those at its end."""
 _SUPPORT: Final = frozenset({"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"})
 """Parameters that decide nothing: clients report 0 as their actual value."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReceivedHits(StepHits):
-    """Hits of one step with what the client said of each.
-
-    Attributes:
-        reported: the results of each hit.
-    """
+    """Hits of one step with the client's results of each (``reported``)."""
 
     reported: tuple[tuple[WatchResult, ...], ...] = ()
 
     def not_finite(self) -> npt.NDArray[np.int16]:
-        """See ``StepHits``: as the client said, who need not tell the statistics."""
         bits = super().not_finite()
         for at, results in enumerate(self.reported):
             for each in results:
@@ -71,12 +66,11 @@ class ReceivedHits(StepHits):
         return bits
 
     def bad(self) -> Mask:
-        """See ``StepHits``: as the client said."""
         said = [any(map(_says_bad, results)) for results in self.reported]
         return super().bad() | np.array(said, np.bool_)
 
     def evaluate(self, indices: Sequence[int]) -> None:
-        """See ``StepHits``: the client did."""
+        """See ``StepHits``: the client has evaluated the watchpoints."""
 
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         return self.reported[index]
@@ -100,15 +94,8 @@ def received_hits(
 ) -> ReceivedHits:
     """The hits of one step in the order of time: see ``_order``.
 
-    Args:
-        pair: (rank, step) that they are of.
-        graph: of the training.
-        watchpoints: those that it was sent.
-        hits: as they came; of nodes or watchpoints that are not known they are dropped.
-        notice: told about that.
-        by_client: they came in the order of execution.
-        root: the number of the root graph that ran; None: any.
-        first: no step before ran that graph; None: so it is in the first step.
+    ``notice`` is told of dropped hits on unknown nodes or watchpoints. ``by_client``: the hits came in execution order.
+    ``root`` is the root graph that ran (None: any); ``first``: no step before ran it (None: by the step's number).
     """
     rank, step = pair
     first = step <= START + 1 if first is None else first
@@ -123,7 +110,7 @@ def received_hits(
         elif watchpoint is None:
             strange_watchpoints += 1
         elif hit.condition in _CHANGES and row in not_changed:
-            pass  # this run was not to change it: it is counted as not compared
+            pass  # another network changes it: it counts as not compared
         else:
             found.setdefault((row, hit.slot), {})[hit.watchpoint] = (result_of(hit, watchpoint, first=first), hit)
     if strange_nodes:
@@ -136,10 +123,9 @@ def received_hits(
 
 
 def _not_changed(nodes: NodeTable) -> Int64:
-    """The weights of which no run of their own root graph is to change the value: another network trains them.
+    """The weights that no run of their own root graph is to change, because another network trains them.
 
-    The graph of that network may not have come yet. Nothing is said of a graph that has gradients and no update that
-    is known: its optimizer is not.
+    In a graph with gradients but without a known update nothing is excluded: its optimizer is unknown.
     """
     rows = np.flatnonzero(np.isin(nodes.category, [int(each) for each in TRAINABLE]))
     roots = np.array([info.root_id for info in nodes.graphs] or [0], np.int64)[nodes.graph]
@@ -152,9 +138,9 @@ def _not_changed(nodes: NodeTable) -> Int64:
 def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: bool) -> list[tuple[int, int]]:
     """Tensors (row, slot) in the order of time, the slots of a node ascending.
 
-    What the optimizer changes comes after all operators of its step. A client that does not report in the order of
-    execution is believed as far as the graph allows it: inputs of the model come first, and a node after all that it
-    was made from. (A graph does not say which of two independent operators ran first.)
+    Parameters that the optimizer changes come last. Reports in another order than execution are believed as far as the
+    graph allows: inputs of the model come first, and a node after everything it was made from. (A graph does not say
+    which of two independent operators ran first.)
     """
     first: dict[int, int] = {}
     for at, (row, _) in enumerate(tensors):
@@ -174,7 +160,7 @@ def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: b
 
 
 def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]:
-    """Returns the place in time of some nodes: as reported, but no later than anything that was made from them."""
+    """The place in time of some nodes: as reported, but not later than any node that was made from them."""
     flow, never = edges(nodes), len(nodes) + len(first)
     there = np.full(len(nodes), never, np.int64)
     there[list(first)] = list(first.values())
@@ -187,7 +173,6 @@ def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]
 
 
 def places_without_statistics(graph: LiveRankGraph, hits: Sequence[ReceivedHit], root: int | None = None) -> list[int]:
-    """The places of the hits of a run of a root graph that came without statistics."""
     places = (graph.place(graph.find(hit.node, root), hit.slot) for hit in hits if hit.stats is None)
     return list(dict.fromkeys(place for place in places if place >= 0))
 
@@ -195,7 +180,7 @@ def places_without_statistics(graph: LiveRankGraph, hits: Sequence[ReceivedHit],
 def with_statistics(
     graph: LiveRankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit], root: int | None = None
 ) -> list[ReceivedHit]:
-    """The hits, with what the training said before of those that came without statistics."""
+    """The hits; those without statistics get the statistics that the training sent earlier."""
     complete = list(hits)
     for at, hit in enumerate(hits):
         asked = hit.stats is None and kept is not None
@@ -243,7 +228,7 @@ def _columns(
 
 
 def result_of(hit: ReceivedHit, watchpoint: Watchpoint, *, first: bool = False) -> WatchResult:
-    """Returns what a client says of one watchpoint on one tensor; ``first``: no step before ran its graph."""
+    """The client's result of one watchpoint on one tensor; ``first``: no step before ran its graph."""
     error = ErrorBits(hit.error & sum(ErrorBits))
     params = () if CONDITIONS[watchpoint.condition].is_overflow else tuple(map(_param, hit.params))
     if error:
@@ -252,7 +237,7 @@ def result_of(hit: ReceivedHit, watchpoint: Watchpoint, *, first: bool = False) 
 
 
 def _param(param: ParamResult) -> ParamResult:
-    """Without an actual value where the client only repeats a parameter."""
+    """Removes the actual value where the client only repeats a parameter."""
     return ParamResult(param.name, param.value, hit=False, actual=None) if param.name in _SUPPORT else param
 
 
@@ -270,15 +255,7 @@ _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.
 
 @dataclass(frozen=True, eq=False)
 class GivenWatchpoints:
-    """The list as a training was given it.
-
-    Attributes:
-        version: ``WatchpointList.version`` that it is of.
-        watchpoints: the enabled ones.
-        masks: the node rows that each covers.
-        graph: whose rows they are.
-        info: who it was given to.
-    """
+    """The list as a training was given it: ``masks`` are the node rows of ``graph`` that each watchpoint covers."""
 
     version: int
     watchpoints: tuple[Watchpoint, ...]
@@ -289,28 +266,21 @@ class GivenWatchpoints:
 
 @dataclass(frozen=True, eq=False)
 class TrainingJudgement:
-    """The judgement of a training on a step.
-
-    Attributes:
-        hits: what it found; nobody has said yet where that began, and what is by design.
-        coverage: what it looked at.
-        judged: see ``PairResult``.
-        clean: the places of the graph that it looked at for NaN and Inf, and found none.
-    """
+    """The judgement of a training on a step; origins and hits by design are not marked at first."""
 
     hits: ReceivedHits
     coverage: Coverage
     judged: npt.NDArray[np.uint8]
-    clean: Mask
+    clean: Mask  # the places of the graph that it looked at for NaN and Inf, and found none
 
     def designs(self, graph: LiveRankGraph) -> dict[int, frozenset[str]]:
-        """By the places of tensors that hold NaN or Inf what was found out, once the hits are marked."""
+        """For the places with NaN or Inf the operator types that absorb it; only after the hits are marked."""
         hits, found = self.hits, np.flatnonzero(self.hits.bad()).tolist()
         places = ((graph.place(int(hits.node[at]), int(hits.slot[at])), at) for at in found)
         return {place: hits.designed.get(at, frozenset()) for place, at in places if place >= 0}
 
     def result(self, by_design: int = 0) -> PairResult:
-        """The result, once its hits are marked; ``by_design``: how many of them are by design."""
+        """The result after its hits are marked, ``by_design`` of them as by design."""
         return PairResult(HitList([self.hits]), replace(self.coverage, by_design=by_design), self.judged)
 
 
@@ -324,17 +294,10 @@ def judgement_of(
     remembered: bool | None = None,
     first: bool | None = None,
 ) -> TrainingJudgement:
-    """The result of one step by what a training reported, or did not report, of the list that it was given.
+    """The result of one step from the reports, or the silence, of a training under the list that it was given.
 
-    Args:
-        rank: of the training.
-        stop: where it stands.
-        watched: the list.
-        hits: what it reported.
-        notice: gets a sentence for each thing that cannot be used.
-        remembered: the training had the expressions of this list at the step before, too, whose statistics they may
-            name; None: it had, if there is a step before.
-        first: no step before ran the root graph that ran in this one; None: so it is in the first step.
+    ``remembered``: the training had this list at the step before, too, whose statistics its expressions may use (None:
+    if there is a step before). ``first``: see ``received_hits``.
     """
     info = watched.info
     first = stop.step <= START + 1 if first is None else first
@@ -370,7 +333,7 @@ def judgement_of(
 
 
 def _ran_until(graph: LiveRankGraph, node: str) -> Mask:
-    """The places whose nodes have run where a training stands inside a step: parameters are judged at its end."""
+    """The places whose nodes have run at a stop inside a step; parameters are judged at the end of the step."""
     if not node:
         return np.ones(len(graph), np.bool_)
     nodes, last = graph.nodes, graph.find(node)
@@ -380,14 +343,13 @@ def _ran_until(graph: LiveRankGraph, node: str) -> Mask:
 
 
 def watched_for_overflow(watched: GivenWatchpoints, root: int | None = None) -> Mask:
-    """The places of which a training says so if they hold NaN or Inf, in every step that runs a root graph."""
+    """The places whose NaN or Inf a training reports in every step that runs a root graph."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     judging = [(each, mask) for each, mask in pairs if _is_judged(each, TrainingStop(0, START + 1), watched.info)]
     return _looked_for_overflow(watched.graph, judging, _places(watched.graph, judging) & watched.graph.of_root(root))
 
 
 def initial_values(watched: GivenWatchpoints, root: int | None) -> int:
-    """The number of initial values of a root graph that the list looks at."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     judging = [(each, mask) for each, mask in pairs if CONDITIONS[each.condition].initial_only]
     looked = _places(watched.graph, judging) & watched.graph.of_root(root) & watched.graph.parameter
@@ -395,7 +357,7 @@ def initial_values(watched: GivenWatchpoints, root: int | None) -> int:
 
 
 def _is_judged(watchpoint: Watchpoint, stop: TrainingStop, info: TrainingInfo) -> bool:
-    """Tells whether a client judges a condition at a stop: before the first step those of initial values alone."""
+    """Tells whether a client judges a condition at a stop: before the first step only those of initial values."""
     condition = CONDITIONS[watchpoint.condition]
     if condition.initial_only != (stop.step <= START):
         return False
@@ -403,7 +365,7 @@ def _is_judged(watchpoint: Watchpoint, stop: TrainingStop, info: TrainingInfo) -
 
 
 def _not_judged(watched: GivenWatchpoints, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
-    """Returns the watchpoints whose condition the client does not know: what it says nothing of is not clean."""
+    """Returns the watchpoints whose condition the client does not know: its silence does not mean clean."""
     why = f"{clean(info.program)} does not know this condition"
     return tuple(
         UnreadablePart(clean(format_watch(each)), why, unrecorded=True)
@@ -413,7 +375,6 @@ def _not_judged(watched: GivenWatchpoints, info: TrainingInfo) -> tuple[Unreadab
 
 
 def _places(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
-    """[watchpoint, place]: the tensors that each looks at."""
     may = graph.nodes.watchable[graph.node]
     rows = [mask[graph.node] & may for _, mask in judging]
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
@@ -428,9 +389,10 @@ def _comparable(
     first: bool,
     own_client: bool,
 ) -> npt.NDArray[np.bool_]:
-    """[watchpoint, place]: those of which a training that is silent has judged something.
+    """[watchpoint, place]: the tensors that a silent training has really judged.
 
-    It is silent, too, of a comparison with a step before which nothing ran. Parameters have their initial values there.
+    It is also silent when the step before did not run, so that nothing was compared; there only parameters have a
+    value.
     """
     mask = np.ones((len(judging), len(graph)), np.bool_)
     changed: Mask = ~np.isin(graph.node, [] if own_client else graph.nodes.memo(_not_changed))
@@ -449,7 +411,7 @@ def _comparable(
 
 
 def _judged(graph: LiveRankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """See ``PairResult.judged``: a client says so of what it could not judge or compare, and else has judged it."""
+    """See ``PairResult.judged``: the client reports tensors that it could not judge, and has judged all others."""
     judges = covered.sum(axis=0)
     doubts = ((hits.verdicts == Verdict.CANNOT_JUDGE) | (hits.verdicts == Verdict.NOT_COMPARABLE)).sum(axis=0)
     for row, slot, count in zip(hits.node.tolist(), hits.slot.tolist(), doubts.tolist(), strict=True):
@@ -489,7 +451,7 @@ def _coverage(
 def _looked_for_overflow(
     graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
-    """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
+    """Places that some overflow watchpoint looks at, so that the client reports their NaN or Inf."""
     overflow = [CONDITIONS[watchpoint.condition].is_overflow for watchpoint, _ in judging]
     looked: Mask = np.zeros(len(graph), np.bool_)
     for row in np.flatnonzero(overflow).tolist():
@@ -498,14 +460,13 @@ def _looked_for_overflow(
 
 
 class LiveChecker(StepChecker):
-    """Judges as ``StepChecker`` does, but has the client judge the step at which it waits."""
+    """Judges like ``StepChecker``, but has the client judge the step at which it waits."""
 
     alone = True
     ask: Callable[[int, ProgressFn], PairResult | None] = staticmethod(lambda _step, _progress: None)
     """Has the client judge a step; None when it does not stand there."""
 
     def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
-        """See ``StepChecker``."""
         left = []
         for step in steps:
             result = self.ask(step, progress)

@@ -1,4 +1,4 @@
-"""Everything a session has measured so far, so that no tensor is read twice."""
+"""All measurements of a session, so that no tensor is read twice."""
 
 from __future__ import annotations
 
@@ -25,21 +25,18 @@ from tui_debugger.stats.records import Before, Record, Records, RecordState
 _FileState = tuple[int, int] | None
 """(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
 _GONE: Final[tuple[_FileState, tuple[()]]] = (-1, -1), ()
-"""Of a file that is not there: one object for all, as a listing may name a million."""
+"""The state of a missing file: one shared object, as a listing may name a million such files."""
 
 
 class StepStats:
-    """The knowledge about the tensors of one step.
+    """The records of the tensors of one step.
 
     Attributes:
-        table: the files that the rows of ``records`` stand for.
-        records: what is known about them.
-        remembered: whether what earlier sessions measured has been looked up.
-        fresh: rows that were measured since the step was last remembered.
-        states: how the files looked when that was first asked: sizes and ``opener.state_of``.
-        sizes: how large the files are, about; None before it was asked for.
-        failures: by the row of each unreadable tensor how its file looked, and other files that matter: ``heal`` sees
-            them change.
+        remembered: whether records of earlier sessions have been looked up.
+        fresh: rows that were measured since the step was last stored.
+        states: sizes and ``opener.state_of`` of the files when first asked for; ``sizes`` are approximate.
+        failures: by the row of each unreadable tensor the state of its file and of other files that matter: ``heal``
+            sees them change.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -52,7 +49,6 @@ class StepStats:
         self.failures: dict[int, tuple[_FileState, tuple[tuple[str, _FileState], ...]]] = {}
 
     def looks_different(self, row: int) -> bool:
-        """Tells whether a file behind an unreadable tensor has changed since."""
         own, others = self.failures[row]
         return _changed(self.table.spec(row).path, own) or any(_changed(*state) for state in others)
 
@@ -62,7 +58,7 @@ class StepStats:
         return self.table.digest
 
     def aligned(self, table: TensorTable) -> StepStats:
-        """The same knowledge for a newer listing of the step: files that are still there keep their record."""
+        """The same records for a newer listing of the step: files that are still there keep their record."""
         other = StepStats(table)
         old = np.flatnonzero(self.records.rows["state"])
         own = self.table.timestamp[old]
@@ -76,7 +72,6 @@ class StepStats:
         return other
 
     def copy(self) -> StepStats:
-        """The same again, to be changed."""
         other = StepStats(self.table)
         every = np.arange(len(self.records))
         other.records.place(self.records, every, every)
@@ -86,18 +81,13 @@ class StepStats:
 
 
 class RankStats:
-    """The records of one rank, for as long as its node rows keep their numbers. Safe to use from several threads.
-
-    Attributes:
-        lock: to be held while records are changed.
-    """
+    """The records of one rank, for as long as its node rows keep their numbers. Hold ``lock`` to change records."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._steps: dict[int, StepStats] = {}
 
     def at(self, step: int, table: TensorTable) -> StepStats:
-        """Returns what is known about the files of a step, as they were when ``table`` was listed."""
         kept = self._steps.get(step)
         if kept is None or kept.table is not table:
             with self.lock:
@@ -107,24 +97,22 @@ class RankStats:
         return kept
 
     def get(self, step: int, table: TensorTable, index: int) -> Record | None:
-        """Returns what is known about a tensor."""
         kept = self.at(step, table)
         with self.lock:
             return kept.records.get(index)
 
     def steps(self) -> dict[int, StepStats]:
-        """Everything that is known, by step."""
         with self.lock:
             return dict(self._steps)
 
     def note_failure(self, step: int, table: TensorTable, index: int, before: Sequence[str]) -> None:
-        """Remembers how the file of an unreadable tensor looked, and those that it is compared with."""
+        """Keeps the state of an unreadable tensor's file, and of the files that it is compared with."""
         state = _file_state(table.spec(index).path), tuple((file, _file_state(file)) for file in before)
         with self.lock:
             self.at(step, table).failures[index] = _GONE if state == _GONE else state
 
     def heal(self) -> set[int]:
-        """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
+        """Drops records of unreadable tensors whose files changed, as they may be whole now; returns their steps."""
         with self.lock:
             steps = set()
             for step, kept in self._steps.items():
@@ -137,7 +125,7 @@ class RankStats:
             return steps
 
     def forget(self, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
-        """Drops what is known about a tensor (node row, side, slot, round) of a step, or about all of them."""
+        """Drops the record of a tensor (node row, side, slot, round) of a step, or of all tensors of the step."""
         with self.lock:
             if place is None:
                 self._steps.pop(step, None)
@@ -148,7 +136,7 @@ class RankStats:
                 kept.records.forget(np.array([index]))
 
     def without_changes(self) -> RankStats:
-        """Returns a copy with all records but the comparisons with a previous step."""
+        """Returns a copy of all records without comparisons with a previous step."""
         other = RankStats()
         with self.lock:
             for step, kept in self._steps.items():
@@ -158,10 +146,10 @@ class RankStats:
 
 
 class StatsCache:
-    """The knowledge about all ranks.
+    """The records of all ranks.
 
-    A ``RankStats`` that is replaced stays with those who work with it: what they measure meanwhile is lost with it
-    instead of passing for knowledge about the present.
+    Threads that still use a replaced ``RankStats`` lose their new measurements with it, instead of passing them off as
+    the present state.
     """
 
     def __init__(self) -> None:
@@ -169,7 +157,7 @@ class StatsCache:
         self._by_rank: dict[int, tuple[object, RankStats]] = {}
 
     def rank_stats(self, rank: int, lineage: object) -> RankStats:
-        """The records of a rank; none are left when its nodes are numbered anew (see ``NodeTable.lineage``)."""
+        """The records of a rank; empty after its nodes were numbered anew (see ``NodeTable.lineage``)."""
         with self._lock:
             kept = self._by_rank.get(rank)
             if kept is None or kept[0] is not lineage:
@@ -177,18 +165,15 @@ class StatsCache:
             return kept[1]
 
     def all_ranks(self) -> list[RankStats]:
-        """Returns what is known of every rank, as it is now."""
         with self._lock:
             return [rank_stats for _, rank_stats in self._by_rank.values()]
 
     def heal(self) -> set[tuple[int, int]]:
-        """(rank, step) of the unreadable tensors whose files look different now; they are looked at again."""
         with self._lock:
             all_ranks = {rank: rank_stats for rank, (_, rank_stats) in self._by_rank.items()}
         return {(rank, step) for rank, rank_stats in all_ranks.items() for step in rank_stats.heal()}
 
     def forget(self, rank: int, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
-        """See ``RankStats.forget``."""
         with self._lock:
             kept = self._by_rank.get(rank)
         if kept is not None:
@@ -216,34 +201,30 @@ def _changed(file: str, before: _FileState) -> bool:
 
 
 Befores = Callable[[Int64], "tuple[Int64, Int64]"]
-"""Rows to the step before of each and its row there, -1 where there is none."""
+"""Maps rows to the step of each row's previous value and its row there, -1 where there is none."""
 States = Callable[[int], "tuple[Int64, Int64]"]
-"""A step to the sizes of its files now, and ``opener.state_of`` them."""
+"""Maps a step to the present sizes of its files, and ``opener.state_of`` them."""
 
 KIND: Final = "records"
 BLOCK: Final = 1 << 14
-"""Rows that are written together: a step of a million files is not written anew for one."""
+"""Rows that are written together: one new row does not rewrite a step of a million files."""
 WORTHWHILE: Final = 64
 """The number of new rows that are written at once; fewer wait for more, or for the end of the session."""
 
 
 SAMPLED: Final = 8
-"""Remembered tensors that a session measures again, one or two of each step until there were so many."""
+"""Stored records that a session measures again, one or two of each step up to this number."""
 SAMPLED_BYTES: Final = 1 << 22
 """The largest file that is read for that."""
 ALIKE: Final = 1e-9
-"""Relative difference of sums that compiled code and numpy may make differently."""
+"""Relative difference of sums that compiled code and numpy may compute differently."""
 
 
 class StoredStats:
     """The index as a session uses it. Without a store it forgets everything.
 
-    It is not believed blindly: some of what it says is measured again in every session. Where that differs, something
-    has changed files without a trace, or the index: it is emptied, nothing more is taken from it, and the session
-    cannot judge.
-
-    Attributes:
-        lie: the file of which the index said something else; empty: none so far.
+    It is not trusted blindly: every session measures some records again. If one is wrong, the index is emptied and not
+    used any more, and the session cannot judge; ``lie`` is the file of that record.
     """
 
     def __init__(self, store: DiskCache | None = None) -> None:
@@ -253,7 +234,7 @@ class StoredStats:
         self._random = random.Random()  # noqa: S311 - no secret: another sample each time
 
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
-        """Fills in what is known of a step's tensors, where neither their files nor those before have changed."""
+        """Fills in stored records of a step's tensors whose files and previous values' files are unchanged."""
         valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
         if self._store is not None and valued and kept.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
@@ -261,14 +242,10 @@ class StoredStats:
         kept.remembered = True
 
     def verified(self, kept: StepStats, rows: Int64, states: tuple[Int64, Int64]) -> Iterator[bool | None]:
-        """Measures remembered rows again, until one is wrong: then the index is emptied.
-
-        Yields:
-            Of each whether the index was right; None where the file cannot be read any more, or changes.
-        """
+        """Measures stored rows again until one is wrong: right or not, None for an unreadable or changing file."""
         for row in rows.tolist():
             right = _is_right(kept, row, states)
-            if right is None:  # what measures it will say so
+            if right is None:  # the next measurement reports the error
                 kept.records.forget(np.array([row]))
             elif not right:
                 self._empty(kept, row)
@@ -304,7 +281,6 @@ class StoredStats:
                 now.take(kept, found, start)
 
     def keep(self, steps: Iterable[StepStats], *, all_of_it: bool = False) -> None:
-        """Writes what is new where it is worth it."""
         if self._store is None:
             return
         payloads: dict[bytes, bytes] = {}
@@ -319,21 +295,18 @@ class StoredStats:
             self._store.put_many(KIND, payloads)
 
     def close(self) -> None:
-        """Lets go of the index."""
         if self._store is not None:
             self._store.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """Returns how the files of a step and those before look now."""
-
     step: int
     befores: Befores
     states: States
 
     def take(self, kept: StepStats, found: Records, start: int) -> None:
-        """Takes what still holds, for the rows from ``start`` on."""
+        """Takes the records that are still valid, for the rows from ``start`` on."""
         sizes, times = self.states(self.step)
         part = slice(start, start + len(found))
         rows = found.rows
@@ -352,7 +325,7 @@ class _Now:
         kept.records.place(found, source, source + start)
 
     def _same_before(self, found: Records, at: Int64, start: int) -> Mask:
-        """Tells whether rows were compared with what is the step before now, as it looks now."""
+        """Tells whether rows were compared with their present previous values, in their present state."""
         before, index = self.befores(at + start)
         rows = np.take(found.rows, at)
         same: Mask = (rows["before"] == Before.NONE) & (before < 0)
@@ -367,7 +340,7 @@ class _Now:
 
 
 def _is_right(kept: StepStats, row: int, states: tuple[Int64, Int64]) -> bool | None:
-    """Measures a tensor again; None where its file cannot be read, or is another one meanwhile."""
+    """Measures a tensor again; None where its file cannot be read, or was replaced."""
     record, spec = kept.records.get(row), kept.table.spec(row)
     if record is None or record.stats is None:
         return None
@@ -382,7 +355,7 @@ def _is_right(kept: StepStats, row: int, states: tuple[Int64, Int64]) -> bool | 
 
 
 def _alike(one: TensorStats, other: TensorStats) -> bool:
-    """Tells whether two measurements are of the same values: counts and extremes exactly, sums but for rounding."""
+    """Tells whether two measurements are of the same values: counts and extremes exactly, sums up to rounding."""
     square = one.sum_squares / max(one.finite, 1)
     sums = (
         (one.mean, other.mean, one.abs_mean),
@@ -393,7 +366,7 @@ def _alike(one: TensorStats, other: TensorStats) -> bool:
     exact = replace(one, mean=None, abs_mean=None, variance=None, sum_squares=0.0)
     if exact != replace(other, mean=None, abs_mean=None, variance=None, sum_squares=0.0):
         return False
-    return all(  # equal first: a sum of squares that is beyond float64 is infinite, which has no distance from itself
+    return all(  # equality first: an infinite sum of squares has no distance from itself
         mine == theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= ALIKE * (scale or 0.0))
         for mine, theirs, scale in sums
     )

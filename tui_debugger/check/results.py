@@ -1,4 +1,4 @@
-"""Parts of a run that could not be looked at: which of them belong to a question, and the words for them."""
+"""The known results of checks, and the parts of a run that could not be looked at."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AskedPart:
     steps: tuple[Span, ...] | None = None
 
     def covers(self, part: UnreadablePart) -> bool:
-        """Tells whether a part may hold something of them; of which rank or step nobody knows, it belongs to all."""
+        """Tells whether a part may hold something of them; an unknown rank or step belongs to all."""
         return _within(part.rank, self.ranks) and _within(part.step, self.steps)
 
 
@@ -46,13 +46,10 @@ def _within(number: int | None, spans: tuple[Span, ...] | None) -> bool:
 def belonging(
     parts: Iterable[UnreadablePart], pairs: Collection[Pair], steps: Mapping[int, Collection[int]]
 ) -> tuple[UnreadablePart, ...]:
-    """The parts that belong to some (rank, step) pairs.
+    """The parts that belong to some (rank, step) pairs; ``steps`` are the known steps of each rank.
 
-    Args:
-        parts: the parts.
-        pairs: (rank, step) of each that is asked for.
-        steps: those that are known of each rank. Nobody can name one of a rank that has none, so that this belongs to
-            every question; nor a step that is not known: it belongs to those about all that are.
+    Parts of a rank without known steps belong to every question, parts of an unknown step to those about all known
+    steps.
     """
     chosen = set(pairs)
     of_ranks = {rank for rank, _ in chosen}
@@ -82,10 +79,7 @@ def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step:
 
 
 def parts_text(parts: Sequence[UnreadablePart]) -> str:
-    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...; 1 step is incomplete: ...``.
-
-    Of a live training: ``not recorded by the training: rank 0: modules inside torch.compile (3, first ...)``.
-    """
+    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...; 1 step is incomplete: ...``."""
     listed = [part for part in parts if not part.unrecorded and not part.incomplete and not part.unclaimed]
     unclaimed = [part for part in parts if part.unclaimed]
     incomplete = [part for part in parts if part.incomplete]
@@ -103,7 +97,7 @@ def parts_text(parts: Sequence[UnreadablePart]) -> str:
 
 
 def counted_parts(parts: Sequence[UnreadablePart]) -> list[str]:
-    """``1 part of the dump not listed``, ``2 steps are incomplete``; of what a training did not record as well."""
+    """``1 part of the dump not listed``, ``2 steps are incomplete``; includes parts that a training did not record."""
     incomplete = [part for part in parts if part.incomplete]
     unclaimed = [part for part in parts if part.unclaimed]
     unlisted = len(parts) - len(incomplete) - len(unclaimed)
@@ -117,7 +111,6 @@ def _unclaimed(parts: Sequence[UnreadablePart]) -> str:
 
 
 def advice_for(parts: Sequence[UnreadablePart]) -> str:
-    """Returns what to do about some parts."""
     return UNCLAIMED_ADVICE if parts and all(part.unclaimed for part in parts) else ADVICE
 
 
@@ -126,7 +119,7 @@ def _incomplete(parts: Sequence[UnreadablePart]) -> str:
 
 
 def part_words(part: UnreadablePart) -> str:
-    """One part with what is the matter: ``cannot be listed: rank_0/Net/0/3 (permission denied)``."""
+    """One part and its problem: ``cannot be listed: rank_0/Net/0/3 (permission denied)``."""
     what = "not recorded" if part.unrecorded else "incomplete" if part.incomplete else "cannot be listed"
     what = "not looked at" if part.unclaimed else what
     return f"{what}: {part_text(part)}"
@@ -143,20 +136,15 @@ def part_text(part: UnreadablePart) -> str:
 
 
 class Ticket:
-    """Stands for a pair that is being judged."""
+    """Stands for a pair that is being judged; ``KnownResults`` sets ``outdated`` when its files change."""
 
     def __init__(self, pair: Pair) -> None:
-        """``outdated`` is set by the known_results that gave the ticket."""
         self.pair = pair
         self.outdated = False
 
 
 class KnownResults:
-    """The last result of every (rank, step), with the watchpoint version it was judged by.
-
-    Attributes:
-        edition: another number whenever something in it is different.
-    """
+    """The last result of every (rank, step); ``edition`` changes with every change of a result."""
 
     def __init__(self) -> None:
         self.edition = 0
@@ -166,7 +154,7 @@ class KnownResults:
 
     @contextmanager
     def judging(self, pair: Pair) -> Iterator[Ticket]:
-        """Notices what happens to the files of a pair while it is judged: see ``put``."""
+        """Notices changes of a pair's files while it is judged: see ``put``."""
         ticket = Ticket(pair)
         with self._lock:
             self._tickets.add(ticket)
@@ -177,7 +165,7 @@ class KnownResults:
                 self._tickets.discard(ticket)
 
     def put(self, ticket: Ticket, version: int, result: PairResult) -> bool:
-        """Keeps a result, unless its files changed since the ticket was given. Tells whether it was kept."""
+        """Keeps a result unless its files changed since the ticket was given; tells whether it was kept."""
         with self._lock:
             if not ticket.outdated:
                 self._results[ticket.pair] = (version, result)
@@ -191,7 +179,6 @@ class KnownResults:
         return kept[1] if kept is not None and kept[0] == version else None
 
     def latest(self, pair: Pair) -> PairResult | None:
-        """The last result of a pair, outdated or not."""
         with self._lock:
             kept = self._results.get(pair)
         return kept[1] if kept is not None else None
@@ -202,11 +189,10 @@ class KnownResults:
             return dict(sorted(self._results.items(), key=lambda each: each[0][::-1]))
 
     def drop_from(self, rank: int, step: int) -> None:
-        """Forgets a rank's results from a step on, by number: see ``keep_only``."""
         self._drop(lambda pair: pair[0] == rank and pair[1] >= step)
 
     def keep_only(self, rank: int, earlier: Collection[int]) -> None:
-        """Forgets a rank's results of all but some steps: files of the others changed, or of what came before."""
+        """Drops a rank's results except for ``earlier`` steps: files of the others or of their past changed."""
         self._drop(lambda pair: pair[0] == rank and pair[1] not in earlier)
 
     def _drop(self, which: Callable[[Pair], bool]) -> None:
@@ -218,7 +204,6 @@ class KnownResults:
                 ticket.outdated = ticket.outdated or which(ticket.pair)
 
     def forget(self, pair: Pair) -> None:
-        """Forgets the result of one pair."""
         with self._lock:
             self.edition += self._results.pop(pair, None) is not None
 
@@ -234,7 +219,6 @@ class KnownResults:
 
 
 def combined(covers: Sequence[Coverage]) -> Coverage:
-    """One coverage from those of several pairs."""
     watched, blocked = Counter[int](), Counter[int]()
     for cover in covers:
         watched.update(dict(cover.watched))
@@ -270,7 +254,6 @@ def merged(
     seconds: float,
     cancelled: bool,
 ) -> CheckResult:
-    """One result from the results of several pairs."""
     coverage = combined([result.coverage for _, result in results])
     return CheckResult(
         pairs=tuple(pair for pair, _ in results),
@@ -284,7 +267,7 @@ def merged(
 
 
 def joined(parts: Sequence[CheckResult]) -> CheckResult:
-    """One result from those of several checks of different pairs with the same watchpoints."""
+    """One result from several checks of different pairs with the same watchpoints."""
     coverage = combined([part.coverage for part in parts])
     pairs = tuple(pair for part in parts for pair in part.pairs)
     hits = HitList.merged(part.hits for part in parts)

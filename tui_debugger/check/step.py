@@ -1,8 +1,6 @@
-"""Evaluates the watchpoints on steps of one rank.
+"""Evaluates the watchpoints on steps of one rank, as columns over the subjects of a few steps.
 
-Input files that only repeat what another file says are left to that file. That is decided for each watchpoint: a copy
-that another watchpoint judged says nothing about this one. Everything is a column over the
-subjects of a few steps.
+Input files that only repeat a file that the same watchpoint judges are not judged.
 """
 
 from __future__ import annotations
@@ -26,29 +24,27 @@ from tui_debugger.stats.records import ROW, Records, RecordState, holds_bad
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
-"""A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
+"""A row of ``Records`` starts with this many words of eight bytes, which are its statistics."""
 _CODES: Final = 1 << 10
 """More than there are values of ``Evaluated.finding``."""
 
 JUDGED_TOGETHER: Final = 1 << 14
-"""Tensors of several steps that are judged as one table at most, unless one step alone has more: numpy's own work for
-each call is more than the work on the tensors of a small step."""
+"""Tensors of several steps that are judged as one table at most, unless one step alone has more.
+
+For small steps numpy's overhead of each call exceeds the work on the tensors.
+"""
 
 
 class JudgedFiles:
-    """The subjects of several steps as one table, and behind them the files that they are compared with.
+    """The subjects of several steps as one table, followed by the files that they are compared with.
 
-    Attributes:
-        subjects: the subjects of all plans, concatenated; row i is subject i.
-        first, initial: as in ``StepPlan``.
-        records: what is known about each row.
-        step, node, round: of each row.
-        held: (subject, row) of files of the tensor that a subject holds: see ``StepPlan.references``.
-        current: the row of the file that this run wrote of what a subject holds, -1 without one.
+    Row i of all columns is subject i of the concatenated plans. ``held`` are (subject, row) of files of the tensor that
+    a subject holds (see ``StepPlan.references``), ``current`` by subject the row of such a file of this run, -1 without
+    one.
     """
 
     def __init__(self, plans: Sequence[StepPlan], measurements: Measurements) -> None:
-        """Everything that the plans want is measured."""
+        """Everything that the plans require must be measured."""
         self._flow = measurements.flow
         self._count = 0
         self._chunks: list[tuple[int, Int64]] = []
@@ -76,7 +72,6 @@ class JudgedFiles:
         )
 
     def _records(self, measurements: Measurements) -> Records:
-        """What is known about each row: of all rows of one step what is kept of it, of which a copy would be large."""
         if len(self._chunks) == 1:
             ((step, rows),) = self._chunks
             kept = measurements.records(step)
@@ -89,8 +84,6 @@ class JudgedFiles:
         return records
 
     def evaluator(self, rows: Int64) -> ColumnEvaluator:
-        """Returns some rows, ready to be judged."""
-
         def facts() -> Facts:
             at = self._flow.rank, self.step[rows]
             return facts_of(self._flow.nodes, at, self.node[rows], self._side[rows], self._slot[rows])
@@ -120,7 +113,6 @@ class JudgedFiles:
         )
 
     def _add(self, step: int, rows: Int64) -> int:
-        """Puts rows of a step's table behind the others; returns where they begin."""
         start = self._count
         if step not in self._places:
             self._places[step] = np.full(len(self._flow.table(step)), -1, np.int64)
@@ -130,7 +122,6 @@ class JudgedFiles:
         return start
 
     def _at(self, step: int, rows: Int64) -> Int64:
-        """Returns where rows of a step's table are here; they are added where they are not."""
         known = self._places.get(step)
         missing = rows if known is None else rows[known[rows] < 0]
         if len(missing):
@@ -149,10 +140,9 @@ def _paired(pairs: Sequence[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
 
 
 class DuplicateInputs:
-    """Finds out which watchpoints need not judge an input, because a file with the same values answers them."""
+    """Finds the watchpoints that need not judge an input, because a file with the same values answers for it."""
 
     def __init__(self, files: JudgedFiles, watchpoints: Sequence[Watchpoint]) -> None:
-        """``watchpoints`` are those of the rows of ``Subjects.watch``."""
         self._files = files
         self._watchpoints = watchpoints
         subjects = files.subjects
@@ -175,21 +165,21 @@ class DuplicateInputs:
         self._flags = self._operators_flags() if len(self._unknown_inputs) else np.zeros(0, np.bool_)
 
     def answered(self, number: int, evaluated: Evaluated) -> Mask:
-        """Subjects that a watchpoint leaves to another file; ``evaluated``: what it says of each."""
+        """Subjects for which another file answers a watchpoint, given its results on each subject."""
         subjects, watchpoint = self._files.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
         found_here = evaluated.finding
         finding = found_here if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
         if judging_plan(watchpoint).condition.is_device_overflow:
-            return answered  # it is about the operator that wrote a file, and not about values
+            return answered  # the device's overflow concerns the operator, not values
         subject, row = self._equal_held
         use = subjects.covered_holder[number][subject] & watch[subject]
         inputs = use & subjects.input[subject]
         if finding is None:
             inputs[inputs] = self._answers_here(watchpoint, found_here, subject[inputs], row[inputs])
         self._answer(answered, watchpoint, (subject[inputs], row[inputs]), finding)
-        if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
+        if finding is not None:  # a weight that this graph only reads is not expected to change
             answered[subject[use & ~inputs]] = True
         subject, row = self._equal_own
         use = subjects.covered_node[number][subject] & watch[subject]
@@ -203,8 +193,8 @@ class DuplicateInputs:
     def _answers_here(self, watchpoint: Watchpoint, finding: Int16, subject: Int64, row: Int64) -> Mask:
         """Tells which equal files answer for an input within its own step and graph.
 
-        What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
-        where the file of the tensor itself, written by this run, is one as well.
+        Files of other steps or graphs may not be part of the check. They answer for a finding only if the tensor's own
+        file of this run has the finding as well.
         """
         files = self._files
         answers = np.ones(len(subject), np.bool_)
@@ -221,10 +211,10 @@ class DuplicateInputs:
     def _answer(
         self, answered: Mask, watchpoint: Watchpoint, pairs: tuple[Int64, Int64], finding: Int16 | None
     ) -> None:
-        """A file that holds the same answers, unless a comparison with the step before finds more here.
+        """An equal file answers, unless a comparison with the previous step finds more on the subject.
 
-        Equal values now may have been different ones before: a file that stopped changing can equal what its producer
-        made a step ago, and one whose shape changed can hold the same elements.
+        Equal values may have had different previous values: a file that stopped changing can equal its producer's
+        output of the step before, and one whose shape changed can hold the same elements.
         """
         subject, row = pairs
         if finding is not None:
@@ -250,10 +240,9 @@ class DuplicateInputs:
         answered[inputs[later]] = True
 
     def _answer_without_graph(self, answered: Mask, number: int, finding: Int16 | None) -> None:
-        """Without a graph it is not known what an input holds: an operator's flag or axis, or what was judged already.
+        """Without a graph, leaves out inputs that are an operator's flag or axis, or equal a judged tensor.
 
-        A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
-        judged on every tensor.
+        Watchpoints that name the node judge flags and axes too; those on changes judge every tensor.
         """
         subjects = self._files.subjects
         by_category = all(
@@ -271,7 +260,7 @@ class DuplicateInputs:
         answered[later[open_rows[later] & self._telling[later]]] = True
 
     def _types(self, subject: Int64) -> Int64:
-        """Numbers the element type of each subject: a tensor of another element type is a cast, and no copy."""
+        """Numbers the element type of each subject: a tensor of another type is a cast, not a copy."""
         records = self._files.records
         numbers: dict[str, int] = {}
         types = [numbers.setdefault(meta.dtype, len(numbers)) for meta in records.metas]
@@ -287,7 +276,6 @@ class DuplicateInputs:
         return mask
 
     def _equal(self, subject: Int64, row: Int64) -> tuple[Int64, Int64]:
-        """The pairs of a subject and a file that hold the same values."""
         records = self._files.records
         # Most files that could be equal are equal: one word of each is compared first, then all words.
         squares, measured = records.rows["sum_squares"], records.rows["state"] == RecordState.MEASURED
@@ -297,7 +285,7 @@ class DuplicateInputs:
         return subject[same], row[same]
 
     def _groups(self, subject: Int64, place: Int64 | None = None) -> Int64:
-        """A number for each subject, shared by those of a step that have equal statistics (at an equal place)."""
+        """A number for each subject, shared by subjects of a step with equal statistics (at an equal place)."""
         places = [self._files.step[subject], *([place] if place is not None else [])]
         return _groups(_words(self._files.records, subject), places)
 
@@ -310,7 +298,7 @@ def _words(records: Records, rows: Int64) -> Int64:
 
 
 def _groups(words: Int64, places: Sequence[Int64]) -> Int64:
-    """A number for each row, below their count, the same for rows of equal words at equal places."""
+    """A number below their count for each row, the same for rows of equal words at equal places."""
     # Sorting by a mixture of all words is quick; rows with the same mixture are compared by the words themselves.
     mixed = np.zeros(len(words), np.uint64)
     for column in (*words.T, *places):
@@ -330,7 +318,7 @@ def _later(groups: Int64, candidates: Mask) -> Mask:
     at = np.flatnonzero(candidates)
     later: Mask = candidates.copy()
     first = np.empty(int(groups.max(initial=0)) + 1, np.int64)
-    first[groups[at[::-1]]] = at[::-1]  # of several that are written to one place the last one stays: the first here
+    first[groups[at[::-1]]] = at[::-1]  # reversed, so that the first candidate of a group wins
     later[first[groups[at]]] = False
     return later
 
@@ -338,22 +326,16 @@ def _later(groups: Int64, candidates: Mask) -> Mask:
 TOGETHER: Final = 1 << 26
 """Bytes of files that are read together at most, unless one step alone has more."""
 _TENSOR: Final = 1 << 9
-"""Bytes that a tensor counts besides: what is known of it, and of its file, is in memory until all are judged."""
+"""Bytes that each tensor counts in addition: its record and its file's state stay in memory until all are judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """The result of checking one step of one rank.
-
-    Attributes:
-        hits: what it found.
-        coverage: what it looked at.
-        judged: bits over the node rows (``np.packbits``): the nodes of which a watchpoint could judge some tensor.
-    """
+    """The result of checking one step of one rank."""
 
     hits: HitList
     coverage: Coverage
-    judged: npt.NDArray[np.uint8]
+    judged: npt.NDArray[np.uint8]  # ``np.packbits`` over node rows: nodes with a tensor that could be judged
 
 
 MarkHits = Callable[[Measurements, StepHits, ProgressFn], int]
@@ -376,32 +358,18 @@ class StepChecker:
         *,
         mark: MarkHits,
     ) -> None:
-        """``mask`` gives the node rows of this rank that a watchpoint selects, ``scope`` those that may be checked.
-
-        ``asked``: see ``Planner``. ``mark`` marks the hits of every step.
-        """
+        """``mask``, ``scope``, ``asked``: see ``Planner``. ``mark`` marks the hits of every step."""
         self.measurements = measurements
         self.mark = mark
         self.flow = measurements.flow
         self.planner = Planner(self.flow, watchpoints, mask, scope, asked)
 
     def check(self, step: int, progress: ProgressFn = no_progress) -> PairResult:
-        """Checks one step.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept for the next time.
-            RenumberedError: the nodes were read anew meanwhile.
-        """
         ((_, result),) = self.check_all([step], progress)
         return result
 
     def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
-        """Checks some steps, in run order; the files of small ones are read together, each once.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept for the next time.
-            RenumberedError: the nodes were read anew meanwhile.
-        """
+        """Checks some steps, in run order; small steps are read together. RenumberedError: the nodes were read anew."""
         done = 0
         for group in self.batches(steps):
             if group is None:
@@ -414,14 +382,11 @@ class StepChecker:
             done += len(group)
 
     def batches(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
-        """Steps that are read together: a large one stands alone, so that it keeps no other from being finished.
-
-        None after every step that was listed.
-        """
+        """Steps that are read together; a large step stands alone, so that it delays no other. None per listing."""
         group: list[int] = []
         size = 0
         for step in steps:
-            self.measurements.kept(step)  # first: what is remembered of a step asks how large its files are
+            self.measurements.kept(step)  # first: looking up stored records asks for the sizes of files
             own = self.measurements.size(step) + _TENSOR * len(self.flow.table(step))
             yield None
             if group and size + own > TOGETHER:
@@ -437,16 +402,11 @@ class StepChecker:
         return self.measurements.cost(self.planner.plan(step).required)
 
     def text(self, steps: Sequence[int]) -> str:
-        """Returns what is being read, in words."""
         named = f"step {steps[0]}" if len(steps) == 1 else f"step {min(steps)}–{max(steps)}"
         return f"rank {self.flow.rank} {named}"
 
     def judge(self, plans: Sequence[StepPlan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
-        """Judges steps of which everything was measured that their plans want: several small ones at once.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Judges steps whose required statistics were measured, several small steps at once."""
         together: list[StepPlan] = []
         for plan in plans:
             if together and sum(len(each.subjects) for each in (*together, plan)) > JUDGED_TOGETHER:
@@ -499,42 +459,31 @@ class StepChecker:
 
 @dataclass(frozen=True, eq=False)
 class JudgedStep:
-    """The verdicts of the watchpoints on the subjects of a step.
-
-    Attributes:
-        plan: of the step.
-        watchpoints: the regular ones come first.
-        verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``.
-        wanted, watched: [watchpoint, subject]: who should judge what, and who did.
-        state: what is known of each subject.
-        holds_tensors: whether the step has any.
-    """
+    """The verdicts of the watchpoints on the subjects of a step."""
 
     plan: StepPlan
-    watchpoints: Sequence[Watchpoint]
-    verdicts: Int8
-    wanted: Mask
+    watchpoints: Sequence[Watchpoint]  # the regular ones come first
+    verdicts: Int8  # [watchpoint, subject]: a ``Verdict`` or ``SILENT``
+    wanted: Mask  # [watchpoint, subject]: which should judge; ``watched``: which did
     watched: Mask
-    state: UInt8
+    state: UInt8  # the ``RecordState`` of each subject
     holds_tensors: bool
 
     @property
     def reported(self) -> Mask:
-        """Subjects that some watchpoint has something to say about."""
         found: Mask = (self.verdicts != SILENT).any(axis=0)
         return found
 
     def nodes(self, count: int) -> npt.NDArray[np.uint8]:
-        """See ``PairResult.judged``."""
         judged = self.watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
         mask = np.zeros(count, np.bool_)
         mask[self.plan.subjects.node[judged.any(axis=0)]] = True
         return np.packbits(mask)
 
     def coverage(self, pair: tuple[int, int], hits: StepHits) -> Coverage:
-        """Returns what was looked at; ``hits`` know what is by design."""
+        """The coverage of the step; ``hits`` must be marked."""
         wanted, judged = self.wanted.any(axis=0), self.watched.any(axis=0)
-        # A file that healed since it was measured is not known: a refresh is about to ask for another check.
+        # A file that healed since it was measured counts as unknown: a refresh will ask for another check.
         copies = int((wanted & (self.state != RecordState.UNKNOWN) & ~judged).sum())
         unreadable = self.state == RecordState.UNREADABLE
         counts = zip(self.watchpoints, self.watched.sum(axis=1).tolist(), strict=True)
@@ -552,14 +501,13 @@ class JudgedStep:
 
 
 def judged_steps(plans: Sequence[StepPlan], planner: Planner, measurements: Measurements) -> list[JudgedStep]:
-    """Judges steps as one table."""
     watchpoints = [*planner.regular, *planner.initial]
     if any(needs(watchpoint).previous_stats for watchpoint in watchpoints):
         for plan in plans:
             _fill_previous_stats(plan, measurements)
     files = JudgedFiles(plans, measurements)
     subjects = files.subjects
-    state = files.records.rows["state"][: len(subjects)].copy()  # of now: what is kept may change
+    state = files.records.rows["state"][: len(subjects)].copy()  # a copy: other threads may change the records
     wanted = np.concatenate([subjects.watch, files.initial])
     watched = wanted & (state != RecordState.UNKNOWN)
     verdicts = np.full(wanted.shape, SILENT, np.int8)

@@ -33,7 +33,7 @@ from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
 
 BATCH = 512
-"""Tensors that are measured together: many enough to keep an executor busy, few enough to show something soon."""
+"""Tensors that are measured together: enough to keep an executor busy, few enough to show something soon."""
 
 Opened = Callable[[int, int, ProgressFn], Measurements]
 """(rank, step, progress) to measurements that hold that step's tensor table."""
@@ -41,46 +41,28 @@ Opened = Callable[[int, int, ProgressFn], Measurements]
 
 @dataclass(frozen=True)
 class TensorChoice:
-    """Selects tensors of a step. All parts must hold.
-
-    Attributes:
-        side: inputs or outputs only; None for both.
-        slots: these input or output numbers only; None for all.
-        categories: of the node. Constants are left out unless they are named: every step lists them again.
-    """
+    """Selects tensors of a step by side, slots and categories of the node, which all must hold; None: any."""
 
     side: Side | None = None
     slots: Collection[int] | None = None
-    categories: frozenset[Category] = CATEGORY_WORDS["tensor"]
+    categories: frozenset[Category] = CATEGORY_WORDS["tensor"]  # without constants, which every step lists again
 
 
 @dataclass(frozen=True, slots=True)
 class SweptTensor:
-    """One tensor on the way.
-
-    Attributes:
-        key: its handle.
-        row: row of its node in the rank's table.
-        spec: how its values are read; None when only statistics were dumped.
-        meta, stats: None until measured, or where unknown; elements that are no numbers have no statistics.
-        error: why it could not be read, empty when it could.
-        remark: what is wrong with what the dump recorded of it; else empty.
-    """
+    """One tensor of a sweep."""
 
     key: TensorKey
     row: int
-    spec: ReadSpec | None
-    meta: TensorMeta | None = None
-    stats: TensorStats | None = None
-    error: str = ""
-    remark: str = ""
+    spec: ReadSpec | None  # None when only statistics were dumped
+    meta: TensorMeta | None = None  # None until measured, or where unknown
+    stats: TensorStats | None = None  # also None for elements that are no numbers
+    error: str = ""  # why it could not be read
+    remark: str = ""  # a problem of the statistics in the dump
 
 
 class Sweep:
-    """The chosen tensors of some (rank, step) pairs, pair after pair in the given order, then in execution order.
-
-    Nothing is read before it is asked for, and no object is made of a tensor before its turn.
-    """
+    """The chosen tensors of (rank, step) pairs in the given order, then in execution order; everything is lazy."""
 
     def __init__(
         self,
@@ -90,7 +72,7 @@ class Sweep:
         choice: TensorChoice | None,
         asked: Callable[[DataFlow, int], Mask | None] = lambda *_: None,
     ) -> None:
-        """Made by ``Session.sweep``; ``asked`` returns the rows of a step that may be chosen, None for all rows."""
+        """Use ``Session.sweep``; ``asked`` returns the rows of a step that may be chosen, None for all rows."""
         self._asked = asked
         self._opened = opened
         self._in_scope = in_scope
@@ -99,19 +81,9 @@ class Sweep:
         self._rows: tuple[NodeTable, Mask] | None = None
 
     def count(self, progress: ProgressFn = no_progress) -> int:
-        """Tells how many tensors there are; lists the steps.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
         return sum(len(indices) for _, _, indices, _ in self._steps(progress))
 
     def listed(self, progress: ProgressFn = no_progress) -> Iterator[SweptTensor]:
-        """The tensors, without looking into them.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
         for measurements, step, indices, tell in self._steps(progress):
             table = measurements.flow.table(step)
             for number, index in enumerate(indices.tolist()):
@@ -120,11 +92,7 @@ class Sweep:
                 yield _placed(measurements, table, step, index)
 
     def measured(self, progress: ProgressFn = no_progress) -> Iterator[SweptTensor]:
-        """The tensors with type, shape and statistics; what the session has measured before is not read again.
-
-        Raises:
-            CancelledError: from ``progress``; what was measured is kept.
-        """
+        """The tensors with type, shape and statistics; known measurements are not repeated, and new ones are kept."""
         for measurements, step, indices, tell in self._steps(progress):
             for start in range(0, len(indices), BATCH):
                 batch = indices[start : start + BATCH].tolist()
@@ -137,7 +105,6 @@ class Sweep:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)
 
     def _steps(self, progress: ProgressFn) -> Iterator[tuple[Measurements, int, npt.NDArray[np.int64], ProgressFn]]:
-        """Each pair's measurements, step, chosen indices in its table, and where its progress goes."""
         for number, (rank, step) in enumerate(self._pairs):
             tell = scaled(progress, number, len(self._pairs))
             measurements = self._opened(rank, step, tell)
@@ -157,7 +124,7 @@ class Sweep:
         return np.flatnonzero(mask)
 
     def _wanted(self, nodes: NodeTable) -> Mask:
-        """Node rows in scope of the chosen categories; the same for every step as long as no node is added."""
+        """Node rows in scope of the chosen categories; cached until a node is added."""
         if self._rows is None or self._rows[0] is not nodes:
             wanted = np.zeros(256, np.bool_)
             wanted[[int(category) for category in self._choice.categories]] = True
@@ -186,7 +153,7 @@ def _placed(measurements: Measurements, table: TensorTable, step: int, index: in
 
 def _filled(tensor: SweptTensor, measurements: Measurements, index: int) -> SweptTensor:
     record = measurements.record(tensor.key.step, index)
-    if record is None:  # a refresh has just seen the broken file of before change
+    if record is None:  # a refresh has just seen the broken file change
         return dataclasses.replace(tensor, error="the file is being written: look again")
     remark = mean_remark(measurements.flow.table(tensor.key.step), index, record)
     return dataclasses.replace(tensor, meta=record.meta, stats=record.stats, error=record.error, remark=remark)

@@ -24,12 +24,10 @@ from tui_debugger.text.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
 HitsOf = Callable[[Sequence[int]], IsHit]
-"""Tells of the tensors of some nodes, by row, which have a finding."""
+"""Returns a predicate that tells which tensors of some nodes, by row, have a finding."""
 
 
 def hits_in(known: PairResult | None) -> HitsOf:
-    """By what is known of a step."""
-
     def of_nodes(rows: Sequence[int]) -> IsHit:
         found = known.hits.tensors_found(rows) if known is not None else frozenset[TensorKey]()
         return found.__contains__
@@ -48,9 +46,8 @@ def tensor_rows(
 ) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
-    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. ``round`` says which run
-    of the node is meant, 0 the newest one; with ``every`` what the runs before it in this step had in its place follows
-    each tensor, the youngest first.
+    Nothing is read. Inputs without a file show the producer's tensor. ``round`` is a run of the node, 0 the newest.
+    With ``every``, each tensor is followed by its values of earlier runs in this step, the youngest first.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
@@ -65,7 +62,7 @@ def tensor_rows(
 
 
 def _with_earlier(rows: Sequence[TensorRow], earlier: Sequence[TensorRow]) -> Iterator[TensorRow]:
-    """Rows, each followed by the other tensors that were in its place before."""
+    """Yields each row, followed by the tensors in its place in earlier runs."""
     for row in rows:
         yield row
         seen = {row.key}
@@ -93,7 +90,6 @@ class _RowMaker:
         self.holders = flow.holders(row)
 
     def rows(self) -> list[TensorRow]:
-        """Inputs, outputs, parameters."""
         return [*self.inputs(), *self.outputs(), *self.parameters()]
 
     def _slots(self, side: Side) -> set[int]:
@@ -162,7 +158,6 @@ class _RowMaker:
         )
 
     def _rounds(self, at: Located) -> int:
-        """Tells how often a tensor was written in its step."""
         table = self.flow.table(at.step)
         newest = table.find(at.row, at.side, at.slot)
         return int(table.round[newest]) if newest >= 0 else 0
@@ -173,16 +168,12 @@ class _RowMaker:
 
 
 def tensor_row(flow: DataFlow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
-    """The row of one tensor, wherever it stands; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
+    """The row of one located tensor; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
     return _RowMaker(flow, at.step, at.row, is_hit).make(at, *labels)
 
 
 def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
-    """The row of one tensor as an output (or input) of its own node.
-
-    Raises:
-        UnreadableTensorError: the run has no such node.
-    """
+    """The row of one tensor at its own node; UnreadableTensorError when the run has no such node."""
     row = flow.nodes.find(key.node, key.graph)
     if row < 0:
         raise UnreadableTensorError(
@@ -195,7 +186,6 @@ def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
 def measured(
     measurements: Measurements, rows: Sequence[TensorRow], progress: ProgressFn = no_progress
 ) -> tuple[TensorRow, ...]:
-    """The same rows with shape, dtype and statistics; what was measured before is not read again."""
     places = [_place(measurements.flow, row) for row in rows]
     known = {place: measurements.known(*place) for place in places if place is not None}
     unknown = [place for place, record in known.items() if record is None]
@@ -214,7 +204,7 @@ def measured(
 
 
 def mean_remark(table: TensorTable, index: int, record: Record) -> str:
-    """Says what is wrong with the mean that a dump recorded of a tensor; empty where nothing is."""
+    """Says what is wrong with the mean that a dump recorded; empty where nothing is."""
     recorded = table.doubtful_mean(index)
     if recorded is None:
         return ""
@@ -234,7 +224,7 @@ _ROUNDED: Final = 1e-5
 
 
 def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
-    """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
+    """The present (step, index) of a row's tensor, as the step may have been listed anew."""
     key = row.key
     flow.table(key.step)  # first: it may bring the node
     at = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
@@ -242,11 +232,7 @@ def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
 
 
 def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
-    """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
-
-    Raises:
-        UnreadableTensorError: it was not dumped, or its file is broken.
-    """
+    """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
     from tui_debugger.stats.npy import open_lazily
 
     if spec is None:

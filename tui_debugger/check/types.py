@@ -19,46 +19,31 @@ class TensorRow:
     Attributes:
         key: handle for reading values. For an input without a file of its own this is the producer's output
             (for a parameter, its value of the previous step).
-        role: ``in``, ``out``, or ``param`` for the current value of a parameter that feeds the node.
-        slot: input or output index at the selected node.
-        index: index in the step's TensorTable, -1 when this tensor has no file at this step.
-        has_value: whether values can be read (a file exists, or a training has them).
-        has_previous: whether the same tensor exists at the previous step.
-        hit: whether the last check of this step has a finding on it.
-        uncertain: the file may belong to another node.
-        origin_text: for an input: producer as ``node:slot``; for the rest empty.
-        meta, stats: filled by ``Session.measure``; None until then or when unreadable.
-        error: why it could not be read.
-        recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
-        remote: the values are at a training that runs: reading fetches them.
-        rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
-        placement: of a part of a larger tensor which part, in words; empty for a whole one.
-        remark: what is wrong with what the dump recorded of it; else empty.
-        overflow: what the device recorded of an overflow of the operator that read or wrote it; else empty.
+        rounds: how often the tensor was written in its step, when several times; ``key.round`` is this round.
+        overflow: the device's record of an overflow of the operator that read or wrote it; else empty.
     """
 
     key: TensorKey
-    role: str
-    slot: int
-    index: int
-    has_value: bool
-    has_previous: bool
+    role: str  # ``in``, ``out``, or ``param`` for the current value of a parameter that feeds the node
+    slot: int  # input or output index at the selected node
+    index: int  # row in the step's TensorTable, -1 when this tensor has no file at this step
+    has_value: bool  # whether values can be read (a file exists, or a training has them)
+    has_previous: bool  # whether the same tensor exists at the previous step
     hit: bool = False
-    uncertain: bool = False
-    origin_text: str = ""
-    meta: TensorMeta | None = None
+    uncertain: bool = False  # the file may belong to another node
+    origin_text: str = ""  # for an input its producer as ``node:slot``
+    meta: TensorMeta | None = None  # like ``stats`` filled by ``Session.measure``
     stats: TensorStats | None = None
     error: str = ""
-    recorded: bool = False
-    remote: bool = False
+    recorded: bool = False  # statistics come from the dump's own statistic.csv or from a training, not from values
+    remote: bool = False  # the values are at a training that runs: reading fetches them
     rounds: int = 0
-    placement: str = ""
+    placement: str = ""  # for a part of a larger tensor which part, in words
     overflow: str = ""
-    remark: str = ""
+    remark: str = ""  # a problem of the statistics in the dump
 
     @property
     def earlier(self) -> bool:
-        """Tells whether the tensor was written again later in the step."""
         return 0 < self.key.round < self.rounds
 
 
@@ -67,55 +52,37 @@ class CheckResult:
     """The outcome of checking some (rank, step) pairs with one state of the watchpoint list.
 
     Attributes:
-        pairs: what was checked, in checking order.
-        hits: sorted by step, then execution order, then rank.
-        coverage: what the check looked at.
-        watchpoints: the enabled watchpoints as they were.
-        version: ``WatchpointList.version`` they had; results of an older version are outdated.
-        seconds: wall time.
-        cancelled: the user stopped it; ``pairs`` holds what was finished.
-        asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
-        outdated: pairs among them whose results other watchpoints gave.
-        silent: steps that a training judged without a word: they are in ``coverage``, and no pairs.
-        silent_pairs: those of these steps of which something is kept, so that they are pairs of the run.
-        silent_before: steps that a training judged without a word by another list: they are not in ``coverage``.
+        silent: steps that a training judged without a hit: they are in ``coverage``, and not in ``pairs``.
+        silent_pairs: such steps with kept tensors, so that they are pairs of the run.
+        silent_before: steps without a hit under another list: they are not in ``coverage``.
     """
 
-    pairs: tuple[Pair, ...]
-    hits: HitList
+    pairs: tuple[Pair, ...]  # what was checked, in checking order
+    hits: HitList  # sorted by step, then execution order, then rank
     coverage: Coverage
     watchpoints: tuple[Watchpoint, ...]
-    version: int
+    version: int  # ``WatchpointList.version``; results of an older version are outdated
     seconds: float = 0.0
     cancelled: bool = False
-    asked: int = 0
-    outdated: frozenset[Pair] = frozenset()
+    asked: int = 0  # how many pairs were to be checked; 0 without such a number
+    outdated: frozenset[Pair] = frozenset()  # pairs whose results other watchpoints gave
     silent: int = 0
     silent_pairs: frozenset[Pair] = frozenset()
     silent_before: int = 0
 
     def not_checked(self, run: Iterable[Pair]) -> set[Pair]:
-        """Returns the pairs of a run that nobody judged."""
         return set(run) - set(self.pairs) - self.silent_pairs
 
     @property
     def stopped(self) -> bool:
-        """Tells whether pairs that were asked for are missing."""
         return len(self.pairs) < self.asked
 
 
 @dataclass(frozen=True, slots=True)
 class SourceExcerpt:
-    """Lines around a frame, read from a source file that exists on this machine.
-
-    Attributes:
-        path: local path that was read.
-        first: number of the first line.
-        lines: text without newlines, control characters removed.
-        focus: number of the frame's line.
-    """
+    """Lines around a frame from a local source file; control characters are removed."""
 
     path: str
-    first: int
+    first: int  # number of the first line
     lines: tuple[str, ...]
-    focus: int
+    focus: int  # number of the frame's line

@@ -1,4 +1,4 @@
-"""Judges a whole check: a finding, clean, or why it cannot be said. A clean answer needs something looked at."""
+"""Judges a whole check: a finding, clean, or why neither. A clean answer needs something looked at."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Outcome(Enum):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of commands that judge."""
         if self is Outcome.INTERRUPTED:
             return CancelledError.exit_code
         return {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2}[self]
@@ -45,15 +44,12 @@ class Outcome(Enum):
 
 _NONE_BLOCKED: Final = Blocked()
 _GROUPS: Final = 3
-"""Up to so many groups of ranks are named that lack the same steps."""
+"""The most groups of ranks with the same missing steps that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The tally of one watchpoint: tensors it looked at, and those with each verdict.
-
-    ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
-    """
+    """The tensors that one watchpoint looked at, and its verdicts; ``blocked`` tensors are no findings of it."""
 
     watchpoint: Watchpoint
     tensors: int
@@ -65,14 +61,14 @@ class Tally:
 
     @property
     def judged(self) -> int:
-        """Tensors that it could say something about. An Inf by design is judged by what looks for Inf."""
+        """The number of tensors that could be judged; an Inf by design only by watchpoints that look for Inf."""
         overflow = CONDITIONS[self.watchpoint.condition].is_overflow
         unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
         return self.tensors - unjudged - (0 if overflow else self.by_design)
 
     @property
     def idle(self) -> bool:
-        """Tells whether it looked at tensors and could judge none of them."""
+        """Whether the watchpoint looked at tensors and could judge none of them."""
         return self.tensors > 0 and not self.judged
 
 
@@ -80,12 +76,9 @@ class Tally:
 class Doubt:
     """A reason why a check cannot say "clean".
 
-    Attributes:
-        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
-            ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
-            (``uncomparable``); of a training that ``ended`` before its time, was ``lost``, or could not be saved
-            (``unsaved``).
-        text: one sentence for people.
+    ``kind``: ``nothing`` was looked at or compared; a watchpoint is ``unmatched``; tensors or parts of the dump are
+    ``unreadable``; a training left something ``unrecorded``; tensors could not be compared (``uncomparable``); a
+    training ``ended`` early, was ``lost``, or could not be saved (``unsaved``).
     """
 
     kind: str
@@ -94,23 +87,14 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class CheckJudgement:
-    """The outcome of a check, with what it rests on.
+    """The outcome of a check, and its reasons."""
 
-    Attributes:
-        outcome: a finding outranks a doubt.
-        tallies: one per watchpoint.
-        doubts: why it could not say "clean"; given beside a finding too.
-        failing: hits with a finding of a condition that counts, or with NaN or Inf that kept it from being judged.
-        others: hits with findings of other conditions only.
-        unsure: hits without a finding that could not be judged.
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # a finding outranks a doubt
     tallies: tuple[Tally, ...]
-    doubts: tuple[Doubt, ...]
-    failing: HitList
-    others: HitList
-    unsure: HitList
+    doubts: tuple[Doubt, ...]  # why it could not say "clean"; given beside a finding too
+    failing: HitList  # findings of a condition that counts, or NaN or Inf that kept it from being judged
+    others: HitList  # findings of other conditions only
+    unsure: HitList  # could not be judged, and have no finding
 
 
 def judge(
@@ -121,15 +105,10 @@ def judge(
     allow_unreadable: bool = False,
     allow_unmatched: bool = False,
 ) -> CheckJudgement:
-    """Judges a whole check.
+    """Judges a whole check; only findings of the conditions ``fail_on`` (empty: all) count.
 
-    Args:
-        result: the check.
-        rules: ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo.
-        fail_on: ids of the conditions whose findings count; none given: all.
-        allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
-            doubt, as long as some could be.
-        allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
+    ``rules`` are ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo, unless
+    ``allow_unmatched``. With ``allow_unreadable`` tensors and parts that cannot be read or compared are no doubt.
     """
     hits = result.hits.with_verdict(Verdict.FINDING)
     chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
@@ -137,7 +116,7 @@ def judge(
     unsure = result.hits.with_verdict(Verdict.CANNOT_JUDGE)
     tallies = _tallies(result)
     doubts: tuple[Doubt, ...] = ()
-    if not result.cancelled:  # what was not looked at yet is no doubt about what was
+    if not result.cancelled:  # the missing part of a cancelled check is no doubt
         doubts = (
             *_nothing(result, tallies, fail_on),
             *([] if allow_unmatched else _unmatched(tallies, rules, result.coverage)),
@@ -263,7 +242,7 @@ def coverage_line(result: CheckResult) -> str:
 
 
 def _lacking(pairs: Collection[Pair]) -> str:
-    """Returns which ranks lack steps that others have: ``: rank 1 without steps 4,5``; nothing for more than a few."""
+    """``: rank 1 without steps 4,5``; nothing for more than ``_GROUPS`` groups."""
     steps_of: dict[int, set[int]] = {}
     for rank, step in pairs:
         steps_of.setdefault(rank, set()).add(step)
@@ -279,7 +258,6 @@ def _lacking(pairs: Collection[Pair]) -> str:
 
 
 def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Titles and rows of what each watchpoint came to; what it did not judge has columns where there is some."""
     columns: list[tuple[str, list[str]]] = [
         ("tensors", [f"{tally.tensors:,}" for tally in tallies]),
         ("findings", [f"{tally.findings:,}" for tally in tallies]),
@@ -298,7 +276,6 @@ def _blocked(blocked: Blocked) -> str:
 
 
 def stopped_line(result: CheckResult) -> str:
-    """``stopped: 9 of 50 steps checked (steps 0-8)``."""
     steps, ranks = (sorted({pair[part] for pair in result.pairs}) for part in (1, 0))
     which = [named("step", steps), *([named("rank", ranks)] if len(ranks) > 1 else [])]
     done = f"stopped: {len(result.pairs):,} of {plural(result.asked, 'step')} checked"
@@ -315,7 +292,7 @@ def findings_line(hits: HitList, result: CheckResult) -> str:
 
 
 def _kinds(hits: HitList) -> str:
-    """Tells how many tensors: one with NaN or Inf counts as that, whatever else was asked."""
+    """Counts tensors; one with NaN or Inf counts only as such."""
     overflow = hits.chosen(hits.overflow())
     if not len(overflow):
         return plural(len(hits), "tensor")

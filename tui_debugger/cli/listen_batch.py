@@ -485,7 +485,7 @@ class HeadlessListener:
         if directory is None or not self.session.ranks():
             return ""
         try:
-            saved = f"{self.session.save(directory)} in {directory}"
+            saved = f"{self.session.save(directory, early=self.early)} in {directory}"
             from tui_debugger.text.numbers import plural
 
             lost = self.session.live.spool.lost.items()

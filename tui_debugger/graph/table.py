@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 PARAMETER, CONSTANT = "Parameter", "Constant"
 """The types of rows that are no operators."""
+ARRAY: Final = "Array"
+"""The type of a row of which a file of tensors tells nothing but its name."""
 MONADS: Final = frozenset({"umonad", "iomonad"})
 """Types of parameters and constants that only order execution."""
 _IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])

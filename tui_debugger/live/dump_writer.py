@@ -4,16 +4,16 @@ A .npy file is written piece by piece: a tensor that arrives in chunks need not 
 
 ::
 
-    ROOT/rank_R/.dump_metadata/         who trained
+    ROOT/rank_R/.dump_metadata/         program and device
                /graphs/                 ms_output_trace_code_graph_N.pb
                /execution_order/        order of operators, steps that ran
-               /notes.jsonl         scalars that the program noted, a line for each step
-               /said.jsonl          what the training said beside values: see ``said``
+               /notes.jsonl             scalars that the program noted, a line for each step
+               /said.jsonl              what the training said besides values: see ``said``
                /NET/ROOT_GRAPH/STEP/    TYPE.NAME.0.0.TIME.output.SLOT.DefaultFormat.DTYPE.npy, statistic.csv
 
-Names are spelled as MindSpore 2.4 to 2.6 does (the full name, ``/`` as ``--``, the element type at the end): the one
-form that says everything about a tensor. The spool of a live session and the flight recorder of a training write
-with it; it needs neither sources nor a session.
+Names are spelled as MindSpore 2.4 to 2.6 does (the full name, ``/`` as ``--``, the element type at the end): the only
+form with all facts of a tensor. The spool of a live session and the flight recorder use this module; it needs neither
+sources nor a session.
 """
 
 from __future__ import annotations
@@ -41,27 +41,16 @@ from tui_debugger.said import SAID_FILE
 from tui_debugger.stats.dtypes import canonical_name, dtype_of, name_of
 
 PART: Final = ".part"
-"""Ends the name of a file that is not complete: nobody takes it for a tensor."""
+"""Ends the name of an incomplete file, so that it is not taken for a tensor."""
 _STORED: Final = {"bfloat16": "<E2"}
-"""MindSpore's spelling of types that numpy has no name for; others are raw bytes, their type is in the file name."""
+"""MindSpore's spelling of types that numpy has no name for; other such types are stored as raw bytes."""
 
 
 class NpyFile:
-    """A file that is being written: ``write`` what comes, then ``close`` it; until then it has no name of its own.
-
-    Attributes:
-        path: what it is called when it is complete.
-        written: bytes of values so far.
-        nbytes: bytes of values that were declared; more are refused.
-    """
+    """A file that is being written; it gets its own name (``path``) only in ``close``, when it is complete."""
 
     def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-        """Opens it and writes the header; the directory is made where it is missing.
-
-        Raises:
-            OSError: no room, no rights ...
-            ValueError: an element type that cannot be stored, or an impossible shape.
-        """
+        """Opens it and writes the header; ValueError for a type that cannot be stored or an impossible shape."""
         descr, nbytes = descr_of(dtype), size_of(dtype, shape)
         if descr is None or nbytes is None:
             msg = f"{dtype} {shape} cannot be stored"
@@ -77,12 +66,7 @@ class NpyFile:
             raise
 
     def write(self, chunk: bytes | memoryview) -> None:
-        """Adds bytes.
-
-        Raises:
-            OSError: no room.
-            ValueError: more than were declared.
-        """
+        """Adds bytes; ValueError for more than were declared."""
         if self.written + len(chunk) > self.nbytes:
             msg = f"more than the declared {self.nbytes} bytes"
             raise ValueError(msg)
@@ -90,11 +74,7 @@ class NpyFile:
         self.written += len(chunk)
 
     def close(self) -> bool:
-        """Gives the file its name when everything is there, else discards it; whether it is there.
-
-        Raises:
-            OSError: what was written could not be kept.
-        """
+        """Gives the file its name if all bytes were written, else discards it; tells which."""
         if self.written != self.nbytes:
             self.discard()
             return False
@@ -107,7 +87,6 @@ class NpyFile:
         return True
 
     def discard(self) -> None:
-        """Removes it. Never raises."""
         with suppress(OSError, ValueError):
             self._file.close()
         with suppress(OSError):
@@ -116,7 +95,7 @@ class NpyFile:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """Gives a name to write to; what is there in the end gets its own name, or goes where writing failed."""
+    """Yields a name to write to; the file is renamed to ``path``, or removed after an error."""
     part = path.with_name(path.name[:200] + PART)
     try:
         yield part
@@ -128,7 +107,7 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def _link(source: Path, path: Path) -> Path:
-    """Gives a file a second name, or copies it where the file systems do not allow that."""
+    """Makes a hard link, or a copy where the file systems do not allow links."""
     import shutil
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +125,7 @@ def _write(path: Path, content: str | bytes) -> None:
 
 
 def descr_of(dtype: str) -> str | None:
-    """Tells how a header spells an element type; None for one that cannot be stored."""
+    """The spelling of an element type in a .npy header; None for one that cannot be stored."""
     name = canonical_name(dtype)
     stored = dtype_of(name) if name else None
     if stored is None:
@@ -192,15 +171,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TensorName:
-    """The name of an output or input of a node.
-
-    Attributes:
-        type: operator type, ``Parameter`` for parameters.
-        node: full name; bare name of a parameter.
-        slot: of the output or input.
-        root_graph: number of the root graph that the node is in.
-        side: ``output`` or ``input``.
-    """
+    """The name of an output or input (``side``) of a node; ``type`` is ``Parameter`` for parameters."""
 
     type: str
     node: str
@@ -210,24 +181,12 @@ class TensorName:
 
 
 class DumpWriter:
-    """Writes the dump of one rank. Several writers of different ranks may share a directory.
-
-    Attributes:
-        path: the directory of the rank.
-    """
+    """Writes the dump of one rank. Several writers of different ranks may share a directory."""
 
     def __init__(
         self, directory: Path, *, rank: int = 0, net: str = "training", program: str = "", device: str = ""
     ) -> None:
-        """Nothing is written yet.
-
-        Args:
-            directory: top directory of the dump; made where it is missing.
-            rank: process number.
-            net: name of the network, for people.
-            program: framework and version: ``PyTorch 2.13.0``.
-            device: ``CPU``, ``GPU``, ``Ascend``.
-        """
+        """``net`` is a name of the network for users; ``program`` is framework and version: ``PyTorch 2.13.0``."""
         self.rank = rank
         self.path = directory / f"rank_{rank}"
         self._net = _file_text(net).strip(". ")[:100] or "training"
@@ -236,11 +195,6 @@ class DumpWriter:
         self._mapped = 0
 
     def metadata(self) -> None:
-        """Writes who trained.
-
-        Raises:
-            OSError: as everything here, when the disk is full or must not be written to.
-        """
         directory = self._directory(".dump_metadata")
         settings = {"net_name": self._net, "iteration": "all", "saved_data": "full"}
         config = {"device_target": self._device, "ms_version": VERSION, "program": self._program}
@@ -248,11 +202,9 @@ class DumpWriter:
             _write(directory / f"{name}.json", json.dumps(content))
 
     def graphs(self, graphs: Sequence[bytes], ran: Sequence[str] = ()) -> None:
-        """Writes graphs and the order of their operators.
+        """Writes serialized GraphProto messages, and the order of their operators.
 
-        Args:
-            graphs: each a serialized GraphProto.
-            ran: full names in the order in which they ran; operators that are not named follow as the graph lists them.
+        ``ran`` has full names in the order in which they ran; other operators follow in the order of the graph.
         """
         from tui_debugger.graph.messages import message_class
 
@@ -276,43 +228,31 @@ class DumpWriter:
             _write(directory / f"ms_execution_order_graph_{root}.csv", "\n".join(lines))
 
     def history(self, steps: Iterable[int], root_graph: int = 0) -> None:
-        """Writes the steps at which a root graph ran, all of them; negative ones have no place in a dump."""
+        """Writes all steps at which a root graph ran; negative ones have no place in a dump."""
         lines = "".join(f"{step}\n" for step in sorted(set(steps)) if step >= 0)
         _write(self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv", lines)
 
     def notes(self, notes: Iterable[tuple[int, Notes]]) -> None:
-        """Writes the scalars that the program noted of its steps, where there are any: see ``notes``."""
         lines = [notes_line(step, of_step) for step, of_step in notes if of_step and step >= 0]
         if lines:
             self.path.mkdir(parents=True, exist_ok=True)
             _write(self.path / NOTES_FILE, "".join(lines))
 
     def said(self, lines: Iterable[str]) -> None:
-        """Writes what the training said of its steps beside values, where there is something: see ``said``."""
+        """Writes what the training said besides values, if anything: see ``said``."""
         if text := "".join(lines):
             self.path.mkdir(parents=True, exist_ok=True)
             _write(self.path / SAID_FILE, text)
 
     def step(self, step: int, root_graph: int = 0) -> Path:
-        """The directory of a step; made where it is missing."""
         return self._directory(f"{self._net}/{root_graph}/{step}")
 
     def open(self, step: int, name: TensorName, dtype: str, shape: tuple[int, ...]) -> NpyFile:
-        """A file for values that come in chunks, little-endian and in C order.
-
-        Raises:
-            OSError: it cannot be written.
-            ValueError: the element type cannot be stored.
-        """
+        """A file for values that come in chunks, little-endian and in C order; ValueError as of ``NpyFile``."""
         return NpyFile(self._tensor_path(step, name, dtype), dtype, shape)
 
     def array(self, step: int, name: TensorName, values: npt.NDArray[Any]) -> Path:
-        """Writes values; returns the file.
-
-        Raises:
-            OSError: it cannot be written.
-            ValueError: the element type cannot be stored.
-        """
+        """Writes values; returns the file. ValueError: the element type cannot be stored."""
         plain = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
         file = self.open(step, name, name_of(values.dtype), values.shape)
         try:
@@ -324,18 +264,11 @@ class DumpWriter:
         return file.path
 
     def place(self, step: int, name: TensorName, dtype: str, source: Path) -> Path:
-        """Takes over a finished .npy file: a link to it where the file systems allow that, else a copy."""
+        """Takes over a finished .npy file: by a link where the file systems allow that, else by a copy."""
         return _link(source, self._tensor_path(step, name, dtype))
 
     def constant(self, number: int, dtype: str, source: Path, root_graph: int = 0) -> Path:
-        """Takes over a finished .npy file as the value of a constant.
-
-        Args:
-            number: of the constant among those of its graph.
-            dtype: its element type.
-            source: the file.
-            root_graph: of the constant.
-        """
+        """Takes over a finished .npy file as the value of the ``number``-th constant of its graph."""
         directory = self._directory(f"{self._net}/{root_graph}/constants")
         name = canonical_name(dtype) or dtype
         path = directory / f"Parameter.Default--data-{number}.0.0.0.output.0.DefaultFormat.{name}.npy"
@@ -344,13 +277,7 @@ class DumpWriter:
     def statistics(
         self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats | None]], root_graph: int = 0
     ) -> Path:
-        """Writes the ``statistic.csv`` of a step, in place of one that is there.
-
-        Args:
-            step: the step.
-            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty, all of them without statistics.
-            root_graph: that graph.
-        """
+        """Writes or replaces the ``statistic.csv`` of a step and root graph; unknown numbers (None, NaN) are empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(_COLUMNS)
@@ -397,7 +324,7 @@ class DumpWriter:
 
 
 def _type_text(name: TensorName) -> str:
-    """Without dots: the first one of a file name ends the type."""
+    """Without dots: the first dot of a file name ends the type."""
     return _file_text(name.type).replace(".", "_") or "Op"
 
 
@@ -406,7 +333,7 @@ def _node_text(name: TensorName) -> str:
 
 
 def _file_text(text: str) -> str:
-    """A text that may be a part of a file name: names come from whoever trains."""
+    """A text that may be a part of a file name: names come from the program."""
     return _UNSAFE.sub("_", text).replace("/", "--")
 
 

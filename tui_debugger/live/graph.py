@@ -1,9 +1,7 @@
-"""The graph of a training: its nodes, the tensors that it can be asked for, and watchpoints as it understands them.
+"""The graph of a training: its nodes, the tensors that it can be asked for, and watchpoints in its terms.
 
-A watchpoint is sent node by node, with its parameters in the order in which clients read them.
-
-What works as a node was tried with MindSpore 2.0: the full name without the graph in front, the graph's name beside
-it, and the operator's type as its kind. Scopes never hit, and a name of ``*`` makes all hits come back without names.
+As tried with MindSpore 2.0, nodes are named by the full name without the graph, with the graph's name and the
+operator's type beside it. Scopes never hit, and a name of ``*`` makes all hits come back without names.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from tui_debugger.graph.categories import (
     DRAWN_UPDATES,
     INPUT_UPDATE,
     PARAMETER_GRADIENT,
+    change_of,
 )
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_inputs
@@ -36,35 +35,25 @@ from tui_debugger.watch.evaluate import judging_plan
 from tui_debugger.watch.expression import Fact
 
 _MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
-"""Types of which the graph does not say what they are: it may be a tensor."""
+"""Types that the graph does not specify: it may be a tensor."""
 _MOST_SLOTS: Final = 32767
 
 
 class LiveRankGraph:
-    """Nodes, and a place for every tensor that can be asked for: "place" is its number here.
+    """Nodes, and a place for every tensor that can be asked for; places are sorted like tables of tensors.
 
     Attributes:
-        data: the graphs as they came.
-        nodes: the node table.
-        node, slot: row and output slot of each place, sorted as tables of tensors are.
-        flags: ``CONSTANT`` where that is one.
-        parameter: which places are parameters.
-        recorded: which places have a tensor; an update of our own client is drawn only.
+        node, slot: row and output slot of each place.
+        recorded: which places have a tensor; updates of our own client have none.
         alone: which places are of nodes that no other root graph has under the same name.
-        roots: the numbers of the root graphs.
         gradients: which places are gradients of weights, as our own client names them.
-        changes: rows of the nodes that say what modules or the program itself make parameters of.
+        changes: rows of nodes that describe how modules or the program itself change parameters.
     """
 
     def __init__(self, data: Sequence[bytes], before: LiveRankGraph | None = None) -> None:
-        """Parses serialized ``GraphProto``.
+        """Parses serialized ``GraphProto``; BadGraphError if one is broken.
 
-        Args:
-            data: of each graph.
-            before: the graph as it was: rows stay what they are where graphs were only added.
-
-        Raises:
-            BadGraphError: one of them is broken.
+        If graphs were only added to ``before``, rows keep their numbers.
         """
         graphs = [parse_graph(each, where=f"graph {number} of the training") for number, each in enumerate(data)]
         self.data = tuple(data)
@@ -93,31 +82,26 @@ class LiveRankGraph:
         self._root: Int64 = roots[self.nodes.graph[self.node]]
 
     def __len__(self) -> int:
-        """Number of places."""
         return len(self.node)
 
     def place(self, row: int, slot: int) -> int:
-        """The place of an output, or -1."""
         return self._place_of.get((row << 17) | (1 << 16) | slot, -1) if row >= 0 and 0 <= slot <= _MOST_SLOTS else -1
 
     def type(self, place: int) -> SlotType:
-        """Returns what the graph says of its element type and shape."""
         return self._types[place]
 
     def nbytes(self, place: int) -> int | None:
-        """Bytes of its values as the graph says; None when it does not."""
         dtype, shape = self._types[place]
         return None if shape is None else size_of(dtype, shape)
 
     def remote(self, place: int, previous: bool = False) -> RemoteTensor:
-        """Returns what the training calls it."""
         row = int(self.node[place])
         operator = not self.parameter[place] and not self.flags[place]
         name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])
         return RemoteTensor(name, int(self.slot[place]), previous, truncate=not operator)
 
     def places_in(self, other: LiveRankGraph) -> Int64:
-        """The place of each tensor in another graph by the name of its node; -1 for those that it does not have."""
+        """The place of each tensor in another graph by the name of its node; -1 for missing ones."""
         nodes = self.nodes
         rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
         pairs = zip(self.node.tolist(), self.slot.tolist(), strict=True)
@@ -133,23 +117,21 @@ class LiveRankGraph:
         return np.array([len(roots[nodes.names[row]]) == 1 for row in self.node.tolist()], np.bool_)
 
     def extends(self, other: LiveRankGraph) -> bool:
-        """Tells whether this is another graph to which graphs were added: all its rows mean the same here."""
+        """Tells whether this is the other graph with graphs added, so that all its rows mean the same here."""
         return self.nodes.lineage is other.nodes.lineage
 
     def of_root(self, root: int | None) -> Mask:
-        """Returns which places belong to a root graph, or to a graph below it; None: all of them."""
+        """Mask of the places of a root graph and the graphs below it; None: all."""
         return np.ones(len(self), np.bool_) if root is None else self._root == root
 
     def root_of(self, place: int) -> int:
-        """Returns the number of the root graph of a tensor."""
         return int(self._root[place])
 
     def name(self, row: int) -> tuple[str, str]:
-        """The name of a node, and that of its graph."""
         return self.nodes.names[row], self.nodes.graph_of(row).name
 
     def later_inputs(self, other: LiveRankGraph, names: Iterable[str]) -> dict[str, list[str]]:
-        """What another graph says more of the inputs of some nodes, by their names, spelled as in ``operands``."""
+        """The inputs of some nodes that only another graph has, by node name, spelled as in ``operands``."""
         found: dict[str, list[str]] = {}
         for name in names:
             row, now = self.find(name), other.find(name)
@@ -160,16 +142,18 @@ class LiveRankGraph:
         return found
 
     def open_inputs(self) -> set[tuple[str, str]]:
-        """The names of the nodes of which the graph does not tell all inputs."""
+        """The (name, graph) of nodes with inputs that the graph does not know."""
         flow = edges(self.nodes)
         reader = np.repeat(np.arange(len(self.nodes)), np.diff(flow.in_ptr))
         return {self.name(row) for row in np.unique(reader[flow.in_node < 0]).tolist()}
 
     def operands(self, states: Mapping[tuple[str, str], OperandState]) -> dict[tuple[int, int], OperandState]:
-        """What was said of what nodes read, by node and input slot; see ``wire`` for the names."""
+        """States of operands by node row and input slot; see ``wire`` for the names."""
         found: dict[tuple[int, int], OperandState] = {}
         for (node, read), state in states.items():
             row = self.find(node)
+            if row >= 0 and (change := change_of(self.nodes, row)) is not None:
+                row = change  # a buffer: what it is made of in the step is that of the node that says so
             wanted = self._output(read)
             for slot, holder in enumerate(real_inputs(self.nodes, row) if row >= 0 else ()):
                 if holder == wanted or (wanted is None and holder[0] < 0):
@@ -177,21 +161,18 @@ class LiveRankGraph:
         return found
 
     def outputs(self, designs: Mapping[int, frozenset[str]]) -> dict[tuple[int, int], frozenset[str]]:
-        """What was found out of the infinities of some places, by node and output slot."""
+        """The operator types that absorb an Inf, by node row and output slot instead of place."""
         return {(int(self.node[place]), int(self.slot[place])): types for place, types in designs.items()}
 
     def _output(self, name: str) -> tuple[int, int] | None:
-        """Row and slot of the output of a node; None for what the graph does not name."""
+        """Row and slot of the output with a name; None for an empty name."""
         if not name:
             return None
         node, _, slot = name.rpartition(":")
         return (self.find(node), int(slot)) if node and slot.isdecimal() else (self.find(name), 0)
 
     def find(self, name: str, root: int | None = None) -> int:
-        """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown.
-
-        Of nodes with one name that of the root graph which ran is meant, where it has such a node.
-        """
+        """The row of a node by a client's name, with or without graph, preferably in ``root``; -1 if unknown."""
         graphs = [info.name for info in self.nodes.graphs if info.root_id == root] if len(self.roots) > 1 else ()
         row = next((row for graph in graphs if (row := self._find(name, graph)) >= 0), -1)
         return row if row >= 0 else self._find(name)
@@ -203,12 +184,12 @@ class LiveRankGraph:
         head, _, rest = name.partition("/")
         if any(info.name == head for info in self.nodes.graphs):
             return self.nodes.find(rest, head)
-        row = self.nodes.find(name.rpartition("/")[2], graph)  # clients know parameters by the end of their name
+        row = self.nodes.find(name.rpartition("/")[2], graph)  # clients name parameters by the end of their name
         return row if row >= 0 and self.nodes.op_type(row) == PARAMETER else -1
 
 
 def _spelled(nodes: NodeTable, outputs: Sequence[tuple[int, int]]) -> list[str]:
-    """Outputs of nodes as clients name them; constants, which are numbered anew in every graph, are left out."""
+    """Outputs as clients name them, without constants, whose numbers differ in every graph."""
     named = [(nodes.names[row] if row >= 0 else "", slot) for row, slot in outputs if not _is_constant(nodes, row)]
     return [f"{name}:{slot}" if name and slot else name for name, slot in named]
 
@@ -218,7 +199,7 @@ def _is_constant(nodes: NodeTable, row: int) -> bool:
 
 
 def _places(graphs: Sequence[ParsedGraph], nodes: NodeTable) -> list[tuple[int, int, SlotType]]:
-    """(row, slot, type) of every tensor; rows are numbered as ``build_table`` does: graph by graph, in their order."""
+    """(row, slot, type) of every tensor; rows are numbered as in ``build_table``: graph by graph, in their order."""
     found: list[tuple[int, int, SlotType]] = []
     row = 0
     for graph in graphs:
@@ -249,16 +230,7 @@ def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.N
 def remote_watchpoints(
     watchpoints: Iterable[tuple[Watchpoint, Mask]], nodes: NodeTable, info: TrainingInfo
 ) -> list[RemoteWatchpoint]:
-    """Returns what a training is sent.
-
-    Args:
-        watchpoints: each with the node rows that it covers; constants and nodes that only route values are left out.
-        nodes: the nodes of the training.
-        info: who it is.
-
-    Returns:
-        Those that have a node there and a condition that can be judged there.
-    """
+    """The watchpoints to send, without constants and routing nodes: those with nodes and a condition it can judge."""
     found = []
     for watchpoint, mask in watchpoints:
         condition = CONDITIONS[watchpoint.condition]
@@ -275,10 +247,7 @@ def remote_watchpoints(
 
 
 def judged(condition: Condition, info: TrainingInfo) -> bool:
-    """Tells whether a training can judge a condition: one of ours only if its client says so.
-
-    What a device recorded is known by Ascend only.
-    """
+    """Tells whether a client judges a condition: one of ours only if it says so, device overflows only on Ascend."""
     if condition.own:
         return info.own_client and bool(info.features & condition.feature)
     return not condition.is_device_overflow or info.backend == "Ascend"
@@ -287,9 +256,8 @@ def judged(condition: Condition, info: TrainingInfo) -> bool:
 def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float | str, bool], ...]:
     """(name, value, disabled) of every parameter of the condition, in the order in which clients read them.
 
-    ``ours``: it is our own client, which also knows how many steps in a row something has to hold.
-
-    Before 1.6 MindSpore read the first two of tensor_not_changed the other way round: the server sees to that.
+    ``ours``: our own client, which also knows ``in_a_row``. Before 1.6 MindSpore read the first two parameters of
+    tensor_not_changed in reverse order: the server sees to that.
     """
     condition = CONDITIONS[watchpoint.condition]
     values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}

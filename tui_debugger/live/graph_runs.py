@@ -1,7 +1,4 @@
-"""Which root graph ran in each step of a training that has several, such as a generator and a discriminator.
-
-The client of MindSpore counts each run of a root graph as a step, and says where it waits which graph that is.
-"""
+"""Which root graph ran in each step of a MindSpore training with several, such as generator and discriminator."""
 
 from __future__ import annotations
 
@@ -15,33 +12,30 @@ class GraphRuns:
     """The steps of each root graph, by its number. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        """No step ran yet."""
         self._lock = threading.Lock()
         self._steps: dict[int, array[int]] = {}
 
     def add(self, step: int, root: int) -> None:
-        """Notes that a step ran a graph; steps come in ascending order."""
+        """Steps must come in ascending order."""
         with self._lock:
             self._steps.setdefault(root, array("q")).append(step)
 
     def clear(self) -> None:
-        """Forgets all steps: they are counted from the beginning again."""
         with self._lock:
             self._steps.clear()
 
     def root(self, step: int, among: Container[int]) -> int | None:
-        """The graph that a step ran; None where nobody said so, or a graph that is not ``among`` those that came."""
+        """The graph that a step ran; None if unknown, or not ``among`` the given ones."""
         with self._lock:
             found = (root for root, steps in self._steps.items() if _has(steps, step))
             return next((root for root in found if root in among), None)
 
     def first(self, root: int) -> int | None:
-        """The first step that ran a graph; None: none did so far."""
         with self._lock:
             return next(iter(self._steps.get(root, ())), None)
 
     def before(self, root: int, step: int) -> int | None:
-        """The step of the last run of a graph before a step; None: it did not run before."""
+        """The step of a graph's last run before a step, or None."""
         with self._lock:
             steps = self._steps.get(root, ())
             at = bisect_left(steps, step)

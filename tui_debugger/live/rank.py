@@ -1,4 +1,4 @@
-"""Everything that came from one training: its graph, the statistics and values of its steps; it fetches the rest."""
+"""Everything that came from one training: its graph, the statistics and values of its steps; fetches the rest."""
 
 from __future__ import annotations
 
@@ -26,27 +26,20 @@ from tui_debugger.model import (
 )
 
 _EVERY: Final = 0.1
-"""Seconds between two looks whether whoever waits for the turn still wants it."""
+"""Seconds between two looks whether a waiting thread still wants its turn."""
 
 
 class SpoolSink:
-    """See ``wire.ValueSink``: values go into files of a spool.
-
-    Attributes:
-        kept: what came whole, by number in the request.
-        refused: numbers of tensors that found no room.
-    """
+    """A ``wire.ValueSink`` that writes values into files of a spool."""
 
     def __init__(self, spool: Spool, key: Key) -> None:
-        """``key`` is the (rank, step) that the values are of."""
-        self.kept: dict[int, SpooledTensor] = {}
-        self.refused: set[int] = set()
+        self.kept: dict[int, SpooledTensor] = {}  # complete tensors, by number in the request
+        self.refused: set[int] = set()  # numbers of tensors that found no room
         self.nbytes = 0
         self._spool, self._key = spool, key
         self._files: dict[int, SpoolFile] = {}
 
     def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
-        """Opens a file; False when there is no room for it."""
         before = self._files.pop(number, None)
         if before is not None:
             before.finish(complete=False)
@@ -58,21 +51,19 @@ class SpoolSink:
         return True
 
     def write(self, number: int, chunk: bytes) -> None:
-        """Adds bytes."""
         file = self._files.get(number)
         self.nbytes += len(chunk)
         if file is not None and not file.write(chunk):
             self.refused.add(number)
 
     def end(self, number: int, complete: bool) -> None:
-        """Keeps the file when all came."""
         file = self._files.pop(number, None)
         kept = file.finish(complete) if file is not None else None
         if kept is not None:
             self.kept[number] = kept
 
     def close(self) -> None:
-        """Gives up what did not come to its end."""
+        """Discards incomplete tensors."""
         for number in list(self._files):
             self.end(number, complete=False)
 
@@ -85,11 +76,7 @@ class Turns:
 
     @contextmanager
     def turn(self, progress: ProgressFn) -> Iterator[None]:
-        """Waits for the turn.
-
-        Raises:
-            CancelledError: from ``progress``, which is called while it lasts.
-        """
+        """Waits for the turn; ``progress`` is called meanwhile and may cancel."""
         while not self._lock.acquire(timeout=_EVERY):
             progress(Progress(0, 0, "waiting for the training"))
         try:
@@ -99,8 +86,6 @@ class Turns:
 
 
 def titled(progress: ProgressFn, text: str) -> ProgressFn:
-    """The same with other words."""
-
     def tell(snapshot: Progress) -> None:
         progress(Progress(snapshot.done, snapshot.total, text))
 
@@ -108,46 +93,37 @@ def titled(progress: ProgressFn, text: str) -> ProgressFn:
 
 
 STEPS: Final = 4096
-"""The number of steps that are remembered at which a training stopped."""
+"""The number of stops of a training that are remembered."""
 MOST_SENT_STATS: Final = 1 << 18
 """The number of statistics that are kept; those of the oldest steps go first."""
 _WRONG_MEAN_FROM: Final = 20_000
-"""Elements from which the mean of MindSpore 1.6 to 2.3 is that of the first part of a tensor only."""
+"""From this many elements on the mean of MindSpore 1.6 to 2.3 covers only the first part of a tensor."""
 
 
 @dataclass(eq=False)
 class ReceivedStep:
-    """The contents of a step that are kept, by place in the graph.
+    """The kept contents of a step, by place in the graph; for the other fields see ``base.TensorTable``.
 
-    Attributes:
-        values: in the spool.
-        sent: statistics.
-        missing: what the training said it does not have.
-        clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
-        inputs_unknown, unfinished: see ``base.TensorTable``.
-        operands: by the names of a node and of what it read what the training said of that: see ``wire``.
-        by_design: of the places that hold NaN or Inf, in the order in which they ran, what made them finite: see
-            ``base.TensorTable``.
-        stopped: the training stopped here.
-        version: grows with every change.
+    ``operands`` are by the names of a node and its operand: see ``wire``. ``by_design`` has, for places with NaN or Inf
+    in the order in which they ran, the operator types that absorb it.
     """
 
     values: dict[int, ReceivedValues] = field(default_factory=dict)
     sent: dict[int, SentStats] = field(default_factory=dict)
-    missing: set[int] = field(default_factory=set)
-    clean: Mask | None = None
+    missing: set[int] = field(default_factory=set)  # tensors that the training says it does not have
+    clean: Mask | None = None  # places where the training looked for NaN and Inf, and found none; None: unknown
     inputs_unknown: frozenset[int] = frozenset()
     operands: dict[tuple[str, str], OperandState] = field(default_factory=dict)
     by_design: dict[int, frozenset[str]] = field(default_factory=dict)
     unfinished: bool = False
-    stopped: bool = False
-    version: int = 0
+    stopped: bool = False  # the training stopped here
+    version: int = 0  # grows with every change
 
     def clean_places(self, gradients: Mask) -> Mask | None:
-        """The places that were found clean, but for gradients of weights that were not computed at all.
+        """The places that were found clean, except for gradients of weights that were not computed at all.
 
-        A training is silent of those, and says when it is asked that it has none. Of other tensors it may have let go
-        since it judged them.
+        A training is silent about those, and says that it has none when it is asked. Other missing tensors it may have
+        freed after judging them.
         """
         if self.clean is None or not self.missing:
             return self.clean
@@ -159,12 +135,11 @@ class ReceivedStep:
 
     @property
     def anything(self) -> bool:
-        """Tells whether there is something to see."""
         return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
 
 
 class ReceivedSteps:
-    """The steps of one training. To be used under a lock of its owner."""
+    """The steps of one training. Use it under a lock of its owner."""
 
     def __init__(self) -> None:
         self._steps: dict[int, ReceivedStep] = {}
@@ -172,15 +147,14 @@ class ReceivedSteps:
         self._clock = 0
 
     def at(self, step: int) -> ReceivedStep | None:
-        """Returns what is kept of a step."""
         return self._steps.get(step)
 
     def steps(self) -> list[int]:
-        """Steps that were stopped at, or of which something is kept."""
+        """Steps that were stopped at, or have kept contents."""
         return [step for step, kept in self._steps.items() if kept.stopped or kept.anything]
 
     def stopped(self, step: int) -> list[int]:
-        """Notes a stop; returns steps that are too many now, which are forgotten."""
+        """Notes a stop; forgets the oldest steps beyond ``STEPS`` and returns them."""
         self._kept(step).stopped = True
         dropped = []
         while len(self._steps) > STEPS:
@@ -190,7 +164,7 @@ class ReceivedSteps:
         return dropped
 
     def renew(self, step: int, places: Iterable[int]) -> list[SpooledTensor]:
-        """The values of some places changed within a step; returns the files that are not wanted any more."""
+        """The values of some places changed within a step; returns the files that are no longer needed."""
         kept = self._steps.get(step)
         if kept is None:
             return []
@@ -205,7 +179,7 @@ class ReceivedSteps:
         return gone
 
     def put_value(self, step: int, place: int, value: SpooledTensor, stop: int) -> SpooledTensor | None:
-        """Keeps values that a training had at a stop; returns those of before."""
+        """Keeps values that a training had at a stop; returns the values they replace."""
         kept = self._kept(step)
         before = kept.values.get(place)
         kept.values[place] = ReceivedValues(value, self._tick(), stop)
@@ -236,7 +210,7 @@ class ReceivedSteps:
             of.version += 1
 
     def put_hit(self, stop: TrainingStop, place: int, said: RemoteStats) -> SpooledTensor | None:
-        """Keeps the statistics of a hit; returns values that are not of that hit, as the node ran again since."""
+        """Keeps the statistics of a hit; returns older values of its tensor, as the node ran again since."""
         kept = self._kept(stop.step)
         before, value = kept.sent.get(place), kept.values.get(place)
         self.put_sent(stop.step, place, said)
@@ -245,25 +219,22 @@ class ReceivedSteps:
         return kept.values.pop(place).kept
 
     def put_missing(self, step: int, places: Iterable[int]) -> None:
-        """The training does not have these."""
         kept = self._kept(step)
         kept.missing.update(places)
         kept.version += 1
 
     def put_clean(self, step: int, clean: Mask, *, unfinished: bool) -> None:
-        """Keeps which places a training found clean."""
         kept = self._kept(step)
         kept.clean, kept.unfinished, kept.by_design = clean, unfinished, {}
         kept.version += 1
 
     def put_designs(self, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
-        """Keeps which places hold an Inf by design, and which one that is not."""
         kept = self._kept(step)
         kept.by_design = dict(by_design)
         kept.version += 1
 
     def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
-        """Keeps of which nodes the graph does not tell the inputs, and what hits say of what their nodes read."""
+        """Keeps which nodes have inputs unknown to the graph, and the states of operands that hits report."""
         kept = self._kept(step)
         said = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands}
         again = {node for node, _ in said}
@@ -272,7 +243,6 @@ class ReceivedSteps:
         kept.inputs_unknown, kept.operands = unknown, operands
 
     def judged(self) -> list[int]:
-        """Steps of which it is kept which places are clean."""
         return [step for step, kept in self._steps.items() if kept.clean is not None]
 
     def values_gone(self, step: int) -> None:
@@ -283,13 +253,12 @@ class ReceivedSteps:
             kept.version += 1
 
     def forget(self, step: int) -> None:
-        """Forgets a step."""
         kept = self._steps.pop(step, None)
         if kept is not None:
             self._sent -= len(kept.sent)
 
     def renumber(self, before: LiveRankGraph, graph: LiveRankGraph) -> Iterator[tuple[int, SpooledTensor]]:
-        """Keeps everything by its place in another graph; yields the values of what that does not have."""
+        """Moves everything to the places of another graph; yields the values of nodes that it does not have."""
         place = before.places_in(graph)
         there = np.flatnonzero(place >= 0)
         answered = before.open_inputs() - graph.open_inputs()
@@ -306,13 +275,13 @@ class ReceivedSteps:
                 clean = np.zeros(len(graph), np.bool_)
                 clean[place[there]] = kept.clean[there]
                 kept.clean = clean
-            # A graph that says more of a node says it of later steps.
+            # Additional inputs in a newer graph concern later steps only.
             names = answered | {before.name(row) for row in kept.inputs_unknown}
             rows = (graph.nodes.find(*name) for name in names)
             kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
-            # What a node was given for the first time later on, it was not given then.
+            # Inputs that appear later were not read in this step.
             told = {int(graph.node[place]) for place in kept.sent}
-            if kept.clean is not None and not kept.unfinished:  # else this may be the graph of the step itself
+            if kept.clean is not None and not kept.unfinished:  # else the new graph may be that of this very step
                 told |= graph.changes
             told -= kept.inputs_unknown
             later = before.later_inputs(graph, (graph.nodes.names[row] for row in told))
@@ -335,18 +304,12 @@ _TABLES: Final = 64
 
 
 class LiveRank:
-    """See the module. Safe to use from several threads.
-
-    Attributes:
-        number: its rank.
-        training: the connection.
-        fetched: bytes that came so far.
-    """
+    """One training of a live session. Safe to use from several threads."""
 
     def __init__(self, number: int, training: TrainingProcess, spool: Spool) -> None:
         self.number = number
         self.training = training
-        self.fetched = 0
+        self.fetched = 0  # bytes that came so far
         self._spool = spool
         self._lock = threading.RLock()
         self._turns = Turns()
@@ -362,35 +325,33 @@ class LiveRank:
 
     @property
     def graph(self) -> LiveRankGraph | None:
-        """Its graph, once it came."""
         return self._graph
 
     @property
     def stop(self) -> TrainingStop | None:
-        """The place where it stopped last, as far as ``stopped`` was told."""
+        """The last stop of the training, as far as ``stopped`` was told."""
         return self._stop
 
     @property
     def standing(self) -> TrainingStop | None:
-        """The place where it can be asked for values; None when it cannot."""
+        """The stop at which the training can be asked for values; None when it cannot."""
         with self._lock:
             return self._stop if self._here else None
 
     def root(self, step: int) -> int | None:
-        """The root graph that ran in a step; None: it has one only, or nobody said which."""
+        """The root graph that ran in a step; None if unknown, or if there is only one."""
         graph = self._graph
         if graph is None or len(graph.roots) < 2:
             return None
         return self.training.graph_runs.root(step, graph.roots)
 
     def located(self, stop: TrainingStop) -> TrainingStop:
-        """A stop with the root graph as it counts here: see ``root``; before a first run the one that came last."""
+        """A stop with its ``root``; before a first run that is the graph that came last."""
         if not stop.opens:
             return replace(stop, root=self.root(stop.step))
         return replace(stop, root=next(iter(self._added)) if len(self._added) == 1 else stop.root)
 
     def first_run(self, root: int) -> int | None:
-        """The first step that ran a root graph; None: none did so far."""
         graph = self._graph
         several = graph is not None and len(graph.roots) > 1
         return self.training.graph_runs.first(root) if several else START + 1
@@ -402,7 +363,7 @@ class LiveRank:
             return {step - 1, *(self.run_before(root, step) for root in roots)}
 
     def run_before(self, root: int, step: int) -> int:
-        """The step of the run of a root graph before a step; ``START`` before its first one."""
+        """The step of the previous run of a root graph; ``START`` before its first one."""
         roots, runs = self._graph.roots if self._graph is not None else frozenset[int](), self.training.graph_runs
         told = len(roots) > 1 and any(runs.first(each) is not None for each in roots)
         if step <= START or not told:
@@ -411,12 +372,12 @@ class LiveRank:
         return START if before is None else before
 
     def steps(self) -> list[int]:
-        """Steps that were stopped at or of which something is kept, ascending; and the one before that it still has."""
+        """Steps that were stopped at, have kept contents, or have previous values at the training; ascending."""
         with self._lock:
             return sorted({*self._keeping.steps(), *self._before()})
 
     def changed(self) -> set[int]:
-        """Steps whose tables changed since this was asked last."""
+        """Steps whose tables changed since the last call."""
         with self._lock:
             changed, self._changed = self._changed, set()
             return changed
@@ -453,7 +414,6 @@ class LiveRank:
             return table
 
     def missing(self, step: int, row: int, slot: int) -> bool:
-        """Tells whether the training said that it does not have a tensor."""
         with self._lock:
             kept = self._keeping.at(step)
             return kept is not None and self._graph is not None and self._graph.place(row, slot) in kept.missing
@@ -461,7 +421,7 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: LiveRankGraph) -> bool:
-        """Takes its nodes; what was kept of nodes that are still there stays. False: it is the same graph again."""
+        """Takes the nodes of the graph; contents of nodes that still exist stay. False: the graph is the same again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False
@@ -476,7 +436,6 @@ class LiveRank:
             return True
 
     def stopped(self, stop: TrainingStop) -> None:
-        """Notes that the training waits at a stop."""
         with self._lock:
             stop = self.located(stop)
             self._changed |= self._reached()
@@ -489,13 +448,13 @@ class LiveRank:
             self._changed |= {stop.step} | self._reached()
 
     def gone(self) -> None:
-        """Notes that the training was lost or has finished: it cannot be asked any more."""
+        """The training was lost or has finished: it cannot be asked any more."""
         with self._lock:
             self._changed |= self._reached()
             self._here = False
 
     def noted(self, step: int) -> list[int]:
-        """Notes that a step worth remembering ended; returns the steps that are too many now."""
+        """Notes that a step with hits ended; forgets the oldest steps beyond ``STEPS`` and returns them."""
         with self._lock:
             forgotten = self._keeping.stopped(step)
             for each in forgotten:
@@ -504,7 +463,7 @@ class LiveRank:
             return forgotten
 
     def kept(self, step: int) -> ReceivedStep | None:
-        """Returns what is kept of a step: a copy."""
+        """A copy of the kept contents of a step."""
         with self._lock:
             kept, graph = self._keeping.at(step), self._graph
             if kept is None or graph is None:
@@ -520,32 +479,29 @@ class LiveRank:
             )
 
     def judged(self) -> set[int]:
-        """Steps of which the training said which tensors hold neither NaN nor Inf, as far as that is kept."""
         with self._lock:
             return set(self._keeping.judged())
 
     def keep_judged(self, graph: LiveRankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
-        """Keeps which places of a graph a training found to hold neither NaN nor Inf in a step."""
         with self._lock:
             if graph is self._graph:
                 self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
                 self._changed.add(step)
 
     def keep_designs(self, graph: LiveRankGraph, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
-        """Keeps what was found out of the infinities of a graph's places: see ``base.TensorTable.by_design``."""
         with self._lock:
             if graph is self._graph:
                 self._keeping.put_designs(step, by_design)
                 self._changed.add(step)
 
     def dropped(self, step: int) -> None:
-        """The spool had to let the values of a step go."""
+        """The spool had to drop the values of a step."""
         with self._lock:
             self._keeping.values_gone(step)
             self._changed.add(step)
 
     def keep_hit_stats(self, stop: TrainingStop, hits: Sequence[ReceivedHit]) -> None:
-        """Keeps the statistics that came with the hits of a step, and what they say of the inputs of their nodes."""
+        """Keeps the statistics that came with the hits of a step, and the states of operands."""
         step = stop.step
         with self._lock:
             graph = self._graph
@@ -565,14 +521,10 @@ class LiveRank:
     # -- what it is asked --------------------------------------------------------------------------
 
     def fetch_values(self, step: int, places: Sequence[int], progress: ProgressFn = no_progress) -> int:
-        """Fetches values of a step that the training holds; those that are here already are not asked for again.
+        """Fetches values of a step that the training holds and that are not here yet; returns how many came.
 
-        Returns:
-            The number that came.
-
-        Raises:
-            NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile.
-            LostError, CancelledError: see ``wire.TrainingProcess``; what came whole is kept.
+        NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile. LostError,
+        CancelledError: see ``wire.TrainingProcess``; complete tensors are kept.
         """
         came = 0
         for batch in _batches(places):
@@ -654,7 +606,7 @@ class LiveRank:
     def _reachable(
         self, step: int, places: Sequence[int], open_: Callable[[ReceivedStep, int], bool]
     ) -> tuple[LiveRankGraph, TrainingStop, list[int]]:
-        """Returns what has to be asked, at which stop."""
+        """The graph, the stop, and the places that have to be asked for."""
         with self._lock:
             graph, kept = self._graph, self._keeping.at(step) or ReceivedStep()
             if graph is None or self._stop is None or not self._here or self.training.phase is not Phase.STOPPED:
@@ -683,21 +635,17 @@ class LiveRank:
     # -- helpers, all under the lock ---------------------------------------------------------------
 
     def _standing_at(self, step: int) -> int:
-        """0: the training holds nothing of a step; 1: its values; 2: those of the step before the one it stands at."""
+        """0: the training holds nothing of a step; 1: its values; 2: they are previous values at the present stop."""
         if not self._here or self._stop is None:
             return 0
         return 1 if step == _held(self._stop) else 2 if step in self._before() else 0
 
     def _reached(self) -> set[int]:
-        """The steps of which the training holds something."""
         here = {_held(self._stop)} if self._here and self._stop is not None else set()
         return here | self._before()
 
     def _before(self) -> set[int]:
-        """The steps whose values the training still has as previous ones: of the last run, and the last of its graph.
-
-        What no other graph has is the same after both.
-        """
+        """The steps of a tensor's previous values: the last run, and the last run of its graph."""
         stop = self._stop
         if not self._here or stop is None or _held(stop) <= START:
             return set()
@@ -705,9 +653,9 @@ class LiveRank:
         return {stop.step - 1} if root is None else {stop.step - 1, self.run_before(root, stop.step)}
 
     def _remote(self, step: int, graph: LiveRankGraph) -> Mask:
-        """Tells which places the training can be asked for, as values of a step."""
+        """Mask of the places that the training can be asked for, as values of a step."""
         standing, recorded, stop = self._standing_at(step), graph.recorded, self._stop
-        if standing == 1 and stop is not None:  # before its first step no operator of a graph has run
+        if standing == 1 and stop is not None:  # before the first step of a graph no operator has run
             first = stop.step <= START or stop.opens
             there: Mask = graph.parameter | (graph.flags != 0) if first else recorded
             return graph.of_root(stop.root if stop.opens else self.root(step)) & there
@@ -719,7 +667,7 @@ class LiveRank:
         return np.zeros(len(graph), np.bool_)
 
     def _renew(self, step: int) -> None:
-        """Within a step the training went on: parameters may have changed, and what was missing may be there."""
+        """The training went on within a step: parameters may have changed, and missing tensors may exist now."""
         if self._graph is not None:
             for kept in self._keeping.renew(step, np.flatnonzero(self._graph.parameter).tolist()):
                 self._discard(step, kept)
@@ -733,7 +681,7 @@ _NOTHING: Final = ReceivedStep()
 
 
 def _held(stop: TrainingStop) -> int:
-    """The step whose values a training holds at a stop; before the first run of a graph those are its initial ones."""
+    """The step whose values a training holds at a stop: ``START`` before the first run of a graph."""
     return START if stop.opens else stop.step
 
 

@@ -1,4 +1,4 @@
-"""Trainings that run, as a Source: a rank each; what they sent is kept, what they hold can be fetched."""
+"""Running trainings as a Source: each is a rank; what they sent is kept, what they hold can be fetched."""
 
 from __future__ import annotations
 
@@ -33,18 +33,10 @@ _NOTICES: Final = 50
 
 
 class LiveSource:
-    """See ``base.Source``. A training has a rank here as soon as it came, and is listed once its graph is there.
-
-    Attributes:
-        spool: where values lie.
-    """
+    """A ``base.Source``. A training gets a rank at its first contact, and is listed once its graph is there."""
 
     def __init__(self, trainings: Trainings, *, limit: int = LIMIT) -> None:
-        """Takes in the trainings that are there; of what happens later it has to be told: see ``apply``.
-
-        Raises:
-            TdbgError: there is no place for values.
-        """
+        """Takes in the present trainings; later events come through ``apply``. TdbgError: no place for values."""
         self._lock = threading.RLock()
         self._dropped: deque[Key] = deque()
         try:
@@ -71,7 +63,6 @@ class LiveSource:
     # -- trainings ---------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Takes in all trainings as they are now."""
         for training in self._trainings.all():
             self.apply(training, Event.GRAPH)
             stop = training.stop
@@ -81,7 +72,7 @@ class LiveSource:
                 self.apply(training, Event.LOST)
 
     def apply(self, training: TrainingProcess, event: Event) -> LiveRank:
-        """Takes in what happened to a training, but for its stops (see ``stopped``); returns its rank."""
+        """Takes in an event of a training, except for stops (see ``stopped``); returns its rank."""
         rank = self.rank_of(training)
         if event is Event.GRAPH and training.graphs:
             self._read_graph(rank)
@@ -92,7 +83,6 @@ class LiveSource:
         return rank
 
     def stopped(self, rank: LiveRank, stop: TrainingStop) -> None:
-        """A training waits at a stop."""
         if rank.graph is None and rank.training.graphs:
             self._read_graph(rank)
         rank.stopped(stop)
@@ -113,36 +103,28 @@ class LiveSource:
             return rank
 
     def live(self, rank: int) -> LiveRank | None:
-        """The training that has a rank."""
         with self._lock:
             return self._ranks.get(rank)
 
     def all(self) -> list[LiveRank]:
-        """Every training by rank."""
         with self._lock:
             return [self._ranks[number] for number in sorted(self._ranks)]
 
     def notice(self, text: str) -> None:
-        """Something to be known; the same text is kept once."""
         with self._lock:
             if len(self._notices) < _NOTICES:
                 self._notices[text] = None
 
     def unjudged(self, rank: int, what: str, count: int, detail: str = "") -> None:
-        """Counts something that a training ran and that nobody judged, by its kind.
+        """Counts things that a training ran and nobody judged, by kind (``what``, in the plural).
 
-        Args:
-            rank: of the training.
-            what: in words, the kind of thing in the plural.
-            count: how many more.
-            detail: which was the first.
+        ``detail`` describes the first.
         """
         with self._lock:
             before, first = self._unjudged.get((rank, what), (0, detail))
             self._unjudged[rank, what] = before + count, first
 
     def dropped(self) -> list[Key]:
-        """Takes in what the spool let go; returns (rank, step) of it."""
         gone = []
         while self._dropped:
             rank, step = self._dropped.popleft()
@@ -168,7 +150,6 @@ class LiveSource:
 
     @property
     def info(self) -> RunInfo:
-        """The facts about the first training."""
         ranks = self.all()
         first = ranks[0].training.info if ranks else None
         notices = [rank.training.info.warning for rank in ranks] + list(self._notices)
@@ -185,34 +166,29 @@ class LiveSource:
 
     @property
     def capabilities(self) -> Capability:
-        """Grows; a graph when any training sent one with edges."""
         graph = any(rank.graph is not None and len(rank.graph.nodes.in_node) for rank in self.all())
         return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
 
     @property
     def scope(self) -> Scope:
-        """All of it."""
         return self._scope
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """The place where the first training stands."""
         for rank in self.all():
             if rank.graph is not None and rank.stop is not None:
                 return rank.number, rank.stop.step
         return None, None
 
     def ranks(self) -> Sequence[int]:
-        """Ranks whose graph came, ascending."""
         return [rank.number for rank in self.all() if rank.graph is not None]
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Steps that were stopped at or of which something is kept."""
         live = self.live(rank)
         return live.steps() if live is not None and live.graph is not None else []
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """The run of each step; one of every root graph where it is not told which of them ran."""
+        """The run of each step; a run of every root graph where it is unknown which of them ran."""
         live, roots = self.live(rank), directory_names(self.nodes(rank).graphs)
         if live is None:
             return ()
@@ -231,7 +207,7 @@ class LiveSource:
         step: int,
         round: int = 0,  # noqa: A002, ARG002 - see history
     ) -> tuple[int, int] | None:
-        """The step of the run right before, where anything of it is known: another one would be a wrong answer."""
+        """The previous run, if anything of it is known: an older one would be wrong."""
         live = self.live(rank)
         if live is None:
             return None
@@ -239,7 +215,7 @@ class LiveSource:
         return (before, 0) if before in self.steps(rank) or before in live.judged() else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""
+        """What trainings ran and nobody judged: unrecorded by a client, or missed here."""
         with self._lock:
             missed = dict(self._unjudged)
         rows = [(live.number, *each) for live in self.all() for each in map(_unrecorded_row, live.training.unrecorded)]
@@ -252,23 +228,21 @@ class LiveSource:
         )
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
-        """Node table of a rank; empty before its graph came."""
         live = self.live(rank)
         return live.graph.nodes if live is not None and live.graph is not None else self._empty
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:  # noqa: ARG002 - as above
-        """Tensor table of a step as it is now."""
         self.dropped()
         table = self.table(rank, step)
         return table if table is not None else self._no_tensors
 
     def table(self, rank: int, step: int) -> LiveTable | None:
-        """The same, None without a graph."""
+        """Like ``tensors``, but None without a graph."""
         live = self.live(rank)
         return live.table(step) if live is not None else None
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
-        """There are none that could be read anew."""
+        """Always empty: no graph files can be read again."""
         return ()
 
     def arguments(
@@ -278,21 +252,19 @@ class LiveSource:
         row: int,
         round: int = 0,  # noqa: A002 - as above
     ) -> None:
-        """Nothing tells."""
+        """Always None."""
 
     def recorded_rows(self, rank: int, step: int) -> None:
-        """Nothing is recorded."""
+        """Always None."""
 
     def notes(self, rank: int) -> RunNotes:
-        """The scalars that the program noted."""
         live = self.live(rank)
         return live.training.notes if live is not None else NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> None:
-        """Names do not say it."""
+        """Always None: names do not say it."""
 
     def refresh(self) -> Changes:
-        """Returns what came since the last call."""
         self.dropped()
         new_ranks, new_steps, grown = [], [], []
         with self._lock:
@@ -314,11 +286,11 @@ class LiveSource:
         return Changes(tuple(new_steps), tuple(grown), bool(rebuilt | longer), tuple(new_ranks), tuple(sorted(rebuilt)))
 
     def watch_paths(self) -> Sequence[Path]:
-        """None: trainings say themselves what is new."""
+        """Always empty: trainings report changes themselves."""
         return ()
 
     def close(self) -> None:
-        """Removes what was kept. The trainings are closed by the caller that opened them."""
+        """Removes the kept values. The trainings are closed by the caller that opened them."""
         self.spool.close()
 
 

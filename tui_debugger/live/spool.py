@@ -1,7 +1,7 @@
-"""The files of fetched values: in a temporary directory that never grows beyond its limit nor outlives its owner.
+"""The files of fetched values, in a temporary directory of limited size and lifetime.
 
-Values come from a process that may declare anything: what counts is what was really written. When there is no room,
-the oldest steps go first. The directory is removed at the end; one whose owner was killed, by the next start.
+A client may declare any size, so the bytes really written count. When there is no room, the oldest steps are dropped.
+The directory is removed at the end, or by the next start if its owner was killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK: Final = 4096
 _PREFIX: Final = "tdbg-live-"
 _NEW: Final = "tdbg-new-"
 _OWNER: Final = "pid"
-"""The file that a living owner holds a lock on; it holds the number of the process, for people."""
+"""The file that a living owner holds a lock on; it contains the process number for users."""
 
 Key = tuple[int, int]
 """(rank, step)."""
@@ -36,7 +36,7 @@ Dropped = Callable[[Key], None]
 
 @dataclass(frozen=True, slots=True)
 class SpooledTensor:
-    """Values that are there: a .npy file, and the element type that its header may be unable to state."""
+    """Values in a .npy file, and their element type, which its header may be unable to state."""
 
     path: Path
     dtype: str
@@ -49,24 +49,12 @@ GONE: Final = "their files were removed from the temporary directory"
 
 
 class Spool:
-    """Files by (rank, step). Safe to use from several threads.
-
-    Attributes:
-        path: the directory.
-        limit: most bytes.
-        lost: tensors whose values were not kept, or had to go, by the reason in words.
-    """
+    """Files by (rank, step). Safe to use from several threads."""
 
     def __init__(self, limit: int = LIMIT, on_drop: Dropped | None = None, parent: Path | None = None) -> None:
-        """Makes the directory, and removes those whose owners are gone.
+        """Makes the directory, by default in the user's temporary directory, and removes abandoned ones.
 
-        Args:
-            limit: most bytes on disk.
-            on_drop: called when a step had to go, with the lock of the spool held: must be quick.
-            parent: where the directory is made; None: the user's temporary directory.
-
-        Raises:
-            OSError: it cannot be made.
+        ``on_drop`` is called for each dropped step with the lock of the spool held: it must be quick.
         """
         place = Path(tempfile.gettempdir()) if parent is None else parent
         remove_abandoned(place)
@@ -75,25 +63,23 @@ class Spool:
         self._lock = threading.RLock()
         self._bytes: dict[Key, int] = {}
         self._written: Counter[Key] = Counter()
-        """Steps of which files are being written: they stay."""
-        self.lost: Counter[str] = Counter()
+        """Steps whose files are being written: they stay."""
+        self.lost: Counter[str] = Counter()  # tensors without kept values, by reason
         self._number = 0
         self._closed = False
         self.path, self._owner = _made(place)
 
     @property
     def size(self) -> int:
-        """Bytes that are taken."""
         with self._lock:
             return sum(self._bytes.values())
 
     def of_rank(self, rank: int) -> int:
-        """Bytes that the values of a rank take."""
         with self._lock:
             return sum(size for (of, _), size in self._bytes.items() if of == rank)
 
     def open(self, key: Key, dtype: str, shape: tuple[int, ...]) -> SpoolFile | None:
-        """A file for values that come now; None when they cannot be kept: no such type, or never enough room."""
+        """A file for values; None when they cannot be kept: an unknown type, or never enough room."""
         nbytes = size_of(dtype, shape)
         if nbytes is None or nbytes + 2 * _BLOCK > self.limit:
             self._count_lost(f"{dtype} values are not stored" if nbytes is None else NO_ROOM)
@@ -121,7 +107,6 @@ class Spool:
             return not self._closed and self._make_room(key, nbytes)
 
     def give_back(self, key: Key, nbytes: int) -> None:
-        """The bytes were not written after all, or are gone."""
         with self._lock:
             left = self._bytes.get(key, 0) - nbytes
             if left > 0:
@@ -130,7 +115,7 @@ class Spool:
                 self._bytes.pop(key, None)
 
     def lose(self, error: Exception | None) -> None:
-        """Counts a tensor whose values were not kept; None: there was no room for them."""
+        """Counts a tensor whose values were not kept; None: there was no room."""
         self._count_lost(NO_ROOM if error is None else reason_of(error))
 
     def _count_lost(self, why: str, count: int = 1) -> None:
@@ -138,26 +123,24 @@ class Spool:
             self.lost[why] += count
 
     def gone(self, key: Key) -> None:
-        """A file of a step is not there: counted, unless the spool let the step go itself."""
+        """Counts a missing file of a step, unless the spool dropped the step itself."""
         with self._lock:
             if key in self._bytes and not self._closed:
                 self._count_lost(GONE)
 
     def remove(self, key: Key, kept: SpooledTensor) -> None:
-        """Removes one file."""
         with suppress(OSError):
             kept.path.unlink()
             self.give_back(key, kept.nbytes + _BLOCK)
 
     def ended(self, key: Key) -> None:
-        """A file of a step is complete, or given up."""
         with self._lock:
             self._written[key] -= 1
             if not self._written[key]:
                 del self._written[key]
 
     def drop(self, key: Key) -> None:
-        """Removes the values of a step. Whoever has them open goes on reading them."""
+        """Removes the values of a step. Open files can still be read."""
         with self._lock:
             self._bytes.pop(key, None)
             shutil.rmtree(self.path / f"rank_{key[0]}" / str(key[1]), ignore_errors=True)
@@ -179,7 +162,7 @@ class Spool:
             return 0
 
     def _make_room(self, key: Key, nbytes: int) -> bool:
-        """Counts bytes for a step, and lets the steps that came first go until they fit."""
+        """Counts bytes for a step, and drops the oldest steps until they fit."""
         self._bytes.setdefault(key, 0)
         while self.size + nbytes > self.limit:
             oldest = next((each for each in self._bytes if each != key and not self._written[each]), None)
@@ -197,14 +180,13 @@ class SpoolFile:
     """Values that are being written."""
 
     def __init__(self, spool: Spool, key: Key, file: NpyFile, dtype: str, shape: tuple[int, ...]) -> None:
-        """Made by ``Spool.open``, which has counted the first block."""
         self._spool, self._key, self._file = spool, key, file
         self._dtype, self._shape = dtype, shape
         self._taken = _BLOCK
         self._ended = False
 
     def write(self, chunk: bytes) -> bool:
-        """Adds bytes. False, now and from then on: no room, or more than were declared. Never raises."""
+        """Adds bytes. False, now and from then on: no room, or more than declared. Never raises."""
         if self._ended:
             return False
         if not self._spool.take(self._key, len(chunk)):
@@ -219,7 +201,7 @@ class SpoolFile:
         return True
 
     def finish(self, complete: bool = True) -> SpooledTensor | None:
-        """Returns what is kept; None when something is missing. Never raises."""
+        """Returns the complete file; None when something is missing. Never raises."""
         if self._ended:
             return None
         try:
@@ -243,7 +225,7 @@ class SpoolFile:
 
 
 def remove_abandoned(place: Path) -> int:
-    """Removes the directories of owners that are gone; returns how many."""
+    """Removes the directories of dead owners; returns how many."""
     removed = 0
     for path in place.glob(f"{_PREFIX}*"):
         with suppress(OSError):
@@ -260,7 +242,7 @@ def remove_abandoned(place: Path) -> int:
 
 
 def _made(place: Path) -> tuple[Path, int]:
-    """A directory of our own and its lock: it is named once it is locked, so that nobody takes it for abandoned."""
+    """Makes and locks a directory, and names it only then, so that it is never taken for abandoned."""
     new = Path(tempfile.mkdtemp(prefix=_NEW, dir=place))
     owner = os.open(new / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -276,7 +258,7 @@ def _made(place: Path) -> tuple[Path, int]:
 
 
 def _locked(descriptor: int) -> bool:
-    """Locks a file for as long as this process has it open; False when another one has."""
+    """Locks a file for as long as this process has it open; False when another process holds the lock."""
     import fcntl
 
     try:

@@ -20,43 +20,25 @@ from tui_debugger.stats.records import ReadSpecs
 
 @dataclass(frozen=True, slots=True)
 class SentStats:
-    """Statistics of a tensor that a training sent.
-
-    Attributes:
-        meta: element type and shape.
-        stats: None when only these are known.
-        complete: nothing is missing in ``stats``.
-        time: when it came, in microseconds since the epoch: never the same twice.
-    """
+    """Statistics of a tensor that a training sent."""
 
     meta: TensorMeta
-    stats: TensorStats | None
-    complete: bool
+    stats: TensorStats | None  # None when only ``meta`` is known
+    complete: bool  # nothing is missing in ``stats``
     time: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedValues:
-    """Values that came.
-
-    Attributes:
-        kept: in the spool.
-        time: when they came: see ``SentStats``.
-        stop: the number of the stop at which the training had them.
-    """
+    """Values that came, in the spool; ``time`` is in microseconds since the epoch, never the same twice."""
 
     kept: SpooledTensor
     time: int
-    stop: int
+    stop: int  # the number of the stop at which the training had them
 
 
 class LiveTable(SortedTensorTable):
-    """See ``base.TensorTable``. Stays as it is; what comes later is in the next table of the step.
-
-    Attributes:
-        places: the number of each row in the graph.
-        previous: rows are fetched as values of the step before.
-    """
+    """A ``base.TensorTable`` that never changes; ``previous``: rows are fetched as values of the step before."""
 
     def __init__(
         self,
@@ -72,10 +54,7 @@ class LiveTable(SortedTensorTable):
         unfinished: bool = False,
         previous: bool = False,
     ) -> None:
-        """Rows for all places that are ``remote``, or of which something came.
-
-        ``clean``: the places of which the training said that they hold neither NaN nor Inf.
-        """
+        """Has rows for all places that are ``remote``, ``clean`` (without NaN and Inf), or received."""
         here = remote.copy()
         if clean is not None:
             here |= clean
@@ -94,14 +73,14 @@ class LiveTable(SortedTensorTable):
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
         self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
-        times[self._clean] = _SAID_CLEAN  # not the time of before, so that nobody remembers the tensor as unknown
+        times[self._clean] = _SAID_CLEAN  # a new time, so that no cache keeps the tensor as unknown
         unknown = absent.copy()
         for row, sent_stats in self._sent.items():
             times[row] = sent_stats.time
             if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
                 flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
-        unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
+        unknown &= ~self._clean | remote[self.places]  # the training can be asked for more than its verdict
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
             times[row] = fetched.time
@@ -109,12 +88,10 @@ class LiveTable(SortedTensorTable):
         super().__init__(TensorPlaces(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values; a path that is empty without any."""
         fetched = self._values.get(index)
         return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
         return ReadSpecs.of(map(self.spec, indices.tolist()))
 
     @property
@@ -123,21 +100,19 @@ class LiveTable(SortedTensorTable):
         return b""
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times of what was fetched."""
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         there = [at for at, index in enumerate(indices.tolist()) if index in self._values]
         sizes[there], times[there] = file_states(self.specs(np.asarray(indices)[there]).paths)
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """Returns what the training said."""
         sent_stats = self._sent.get(index)
         if sent_stats is not None and sent_stats.stats is not None:
             return sent_stats.stats
         return said_clean(self._graph, int(self.places[index])) if self._clean[index] else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as the training said, else as the graph says."""
+        """(dtype, shape) from the training, else from the graph."""
         sent_stats = self._sent.get(index)
         if sent_stats is not None:
             return sent_stats.meta.dtype, sent_stats.meta.shape
@@ -150,7 +125,7 @@ _SAID_CLEAN: Final = 1
 
 
 def said_clean(graph: LiveRankGraph, place: int) -> TensorStats:
-    """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
+    """The statistics of a tensor that a training only called free of NaN and Inf."""
     _, shape = graph.type(place)
     bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT
     count = math.prod(shape) if shape is not None else 0

@@ -1,8 +1,8 @@
 """The messages of the live protocol, built at run time from one table: MindSpore's ``debug_grpc.proto`` and ours.
 
-Field numbers up to 99 are MindSpore's (1.1 to 2.3); those from 100 on are additions that only our own client and
-server speak: the other side skips what it does not know. As in ``graph.proto``, texts are bytes and enumerations
-``int32``, which is the same on the wire.
+Field numbers up to 99 are MindSpore's (1.1 to 2.3). Those from 100 on are additions of our own client and server: the
+other side skips unknown fields. As in ``graph.proto``, texts are bytes and enumerations ``int32``, which is the same
+on the wire.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK: Final = 3 * 1024 * 1024
 TOKEN_HEADER: Final = "tdbg-token"  # noqa: S105 - the name of the key, not a token
 """Metadata key of a call in which our client shows its token."""
 SESSION_HEADER: Final = "tdbg-session"
-"""Metadata key of every call of our client: the text of ``Metadata.session``, which each client has of its own."""
+"""Metadata key of every call of our client: the text of ``Metadata.session``, unique for each client."""
 
 UNARY: Final = {"WaitCMD": "Metadata", "SendMetadata": "Metadata", "SendHeartbeat": "Heartbeat"}
 """Calls with one request, and its message. Every call is answered by one ``EventReply``."""
@@ -49,10 +49,13 @@ LEVEL_STEP, LEVEL_NODE, LEVEL_RECHECK = b"step", b"node", b"recheck"
 """``RunCMD.run_level``."""
 
 RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
-"""Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
-has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
+"""Bits of ``Metadata.features``.
+
+run_level node stops inside a step; ``Statistics`` and hits carry the fields from 100 on; previous values exist for
+every tensor, not only for parameters; ``RunCMD.ahead`` is understood.
+"""
 OWN_CONDITIONS: Final = sum({condition.feature for condition in CONDITIONS.values()})
-"""More of these bits: our client judges all conditions of ours. Each has its ``Condition.feature``, from 16 on."""
+"""Further bits: our client judges all conditions of ours. Each has its ``Condition.feature``, from 16 on."""
 
 _WIRE_TYPES: Final = {Form.COUNT: "uint64", Form.REAL: "double"}
 MESSAGES: Final[Messages] = {
@@ -105,8 +108,10 @@ In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative 
 ``at_least`` is a ``model.AtLeast``: of values that were gone before somebody asked only that some are bad is known."""
 
 UNSENT_NODES: Final = "nodes that came after the graph had been sent"
-"""The beginning of our client's ``Unrecorded.what`` when its graph is no longer that of the step: from then on it may
-say of another step what a node was made from."""
+"""The beginning of our client's ``Unrecorded.what`` when its graph differs from that of the step: then the inputs of a
+
+node in the graph may be those of another step.
+"""
 OWN_TYPES: Final = {
     "float8_e4m3fn": 100,
     "float8_e5m2": 101,
@@ -139,7 +144,6 @@ def message(name: str) -> Any:
 
 
 def method(name: str) -> str:
-    """Path of a call on the wire."""
     return f"/{SERVICE}/{name}"
 
 
@@ -155,42 +159,30 @@ class Phase(Enum):
     """The training waits for a command."""
     RUNNING = "running"
     MISMATCH = "another version"
-    """The training speaks a version of the protocol that is not understood; it can only be terminated."""
+    """The training speaks an unknown version of the protocol; it can only be terminated."""
     LOST = "lost"
-    """The connection broke, or no sign of life came for a while. It may come back."""
+    """The connection broke, or no sign of life came for a while. The training may come back."""
     DONE = "finished"
     """The training said that it ended, or was terminated."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingInfo:
-    """The training at the other end.
+    """The training at the other end."""
 
-    Attributes:
-        number: 1, 2, ... in the order of the first contact; never used again.
-        rank: process number; 0 when it does not say and no other has it.
-        world_size: processes of the run, None when it does not say.
-        address: of the client, as people read it (``10.0.0.7:52114``, ``unix``).
-        device: device number as text, empty when unknown.
-        backend: ``GPU``, ``Ascend``, ``CPU`` ...
-        program: framework and version: ``MindSpore 2.0.0``, ``PyTorch 2.13.0 (tdbg 0.5)``.
-        features: bits of ``RUNS_TO_NODES`` and so on.
-        warning: what people should know about this version, or empty.
-    """
-
-    number: int
-    rank: int
-    world_size: int | None
-    address: str
-    device: str
-    backend: str
-    program: str
-    features: int = 0
-    warning: str = ""
+    number: int  # 1, 2, ... in the order of the first contact; never used again
+    rank: int  # process number; 0 when it does not say and no other has it
+    world_size: int | None  # processes of the run, None when it does not say
+    address: str  # of the client, as people read it (``10.0.0.7:52114``, ``unix``)
+    device: str  # device number as text, empty when unknown
+    backend: str  # ``GPU``, ``Ascend``, ``CPU`` ...
+    program: str  # framework and version: ``MindSpore 2.0.0``, ``PyTorch 2.13.0 (tdbg 0.5)``
+    features: int = 0  # bits of ``RUNS_TO_NODES`` and so on
+    warning: str = ""  # for users, about this version
 
     @property
     def own_client(self) -> bool:
-        """Tells whether it is a client of ours, and not MindSpore's."""
+        """Whether it is a client of ours, and not MindSpore's."""
         return not self.program.startswith("MindSpore ")
 
 
@@ -199,20 +191,19 @@ class TrainingStop:
     """The place where a training waits.
 
     Attributes:
-        count: stops of this training so far; grows by one whenever it has run (a recheck or a fetch is no stop).
+        count: stops of this training so far; grows whenever it has run (a recheck or a fetch is no stop).
         step: the step that it stands after, or in; ``START`` before the first. Counted, not taken from ``cur_step``:
-            the client of MindSpore repeats numbers.
-        node: full name of the node that it stands at, empty at the end of a step.
+            MindSpore's client repeats numbers.
         alone: it came here by itself, when it was new or after it was lost: nobody judged what it ran before.
-        grown: it sent its graph anew at the end of this step: nobody judged the nodes that are new.
-        passing: it stands for that alone, and is to go on as it was told.
-        root: the number of the root graph that ran in the step, or that is about to (see ``opens``); None: unknown.
-        opens: it ran nothing since its last stop: it sent one more root graph, and stands before the first run of it.
+        grown: it sent its graph anew at the end of this step: nobody judged the new nodes.
+        passing: it stands only for that, and is to go on as it was told.
+        root: the root graph that ran in the step, or is about to run (see ``opens``); None: unknown.
+        opens: it ran nothing since its last stop: it sent one more root graph, and stands before its first run.
     """
 
     count: int
     step: int
-    node: str = ""
+    node: str = ""  # full name of the node that it stands at, empty at the end of a step
     alone: bool = field(default=False, compare=False)
     grown: bool = field(default=False, compare=False)
     passing: bool = field(default=False, compare=False)
@@ -221,103 +212,64 @@ class TrainingStop:
 
     @property
     def ended(self) -> int:
-        """The step that ended last; ``START`` before the first one did."""
+        """The step that ended last; ``START`` before the first step ended."""
         return self.step - 1 if self.node else self.step
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTensor:
-    """A tensor as a client is asked for it.
-
-    Attributes:
-        node: full name without the graph's name in front, or parameter or constant name.
-        slot: output slot.
-        previous: its value of the step before.
-        truncate: the client looks for the last component of the name only: parameters and constants.
-    """
+    """A tensor in the terms of a client: full name without graph, or name of a parameter or constant."""
 
     node: str
     slot: int = 0
-    previous: bool = False
-    truncate: bool = False
+    previous: bool = False  # its value of the step before
+    truncate: bool = False  # the client looks only for the last component of the name: parameters and constants
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteWatchpoint:
-    """A watchpoint as it is sent.
-
-    Attributes:
-        id: its number.
-        condition: wire number of the condition.
-        params: (name, value, disabled) of every parameter of the condition, in the order in which clients read them.
-        nodes: (full name or parameter name, node type, graph name) of every node, scopes expanded.
-        categories: ``model.Category`` of every node by its name, where an expression asks for it.
-    """
+    """A watchpoint as it is sent; ``condition`` is a wire number."""
 
     id: int
     condition: int
-    params: tuple[tuple[str, float | str, bool], ...]
-    nodes: tuple[tuple[str, str, str], ...]
-    categories: Mapping[str, int] = field(default_factory=dict)
+    params: tuple[tuple[str, float | str, bool], ...]  # (name, value, disabled) in the order that clients read
+    nodes: tuple[tuple[str, str, str], ...]  # (full name or parameter name, type, graph name), scopes expanded
+    categories: Mapping[str, int] = field(default_factory=dict)  # ``model.Category`` by node, for expressions
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Something that a training ran and that its client could not record: it cannot be said whether it was clean.
+    """Something that a training ran and its client could not record: the training cannot be called clean."""
 
-    Attributes:
-        what: in words, the kind of thing in the plural: ``passes inside torch.compile``, ``tensors beyond 50,000``.
-        count: how many so far.
-        example: the name of the first one, may be empty.
-        step: the step in which that was.
-    """
-
-    what: str
+    what: str  # the kind, in the plural: ``passes inside torch.compile``, ``tensors beyond 50,000``
     count: int
-    example: str = ""
+    example: str = ""  # the name of the first, may be empty; ``step`` is its step
     step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedHit:
-    """A hit as a client reported it.
-
-    Attributes:
-        node, slot: the tensor, by the name that the client uses.
-        watchpoint: id of the watchpoint.
-        condition: wire number of its condition.
-        params: what the client says of each parameter; without actual values when ``error`` is not 0.
-        error: ``model.ErrorBits``.
-        meta, stats: from a client that sends them, else None.
-        inputs_unknown: the node was made from something else in this step than the graph says, or may have been.
-        operands: what the node read, as it was when the node ran: see below ``MESSAGES``.
-    """
+    """A hit as a client reported it; ``node`` is the client's name, ``condition`` a wire number."""
 
     node: str
     slot: int
     watchpoint: int
     condition: int
-    params: tuple[ParamResult, ...]
-    error: int = 0
+    params: tuple[ParamResult, ...]  # without actual values when ``error`` is not 0
+    error: int = 0  # ``model.ErrorBits``
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
-    inputs_unknown: bool = False
-    operands: tuple[tuple[str, OperandState], ...] = ()
+    inputs_unknown: bool = False  # in this step the inputs of the node differ, or may differ, from the graph
+    operands: tuple[tuple[str, OperandState], ...] = ()  # as they were when the node ran: see below ``MESSAGES``
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStats:
-    """Statistics of a tensor that a client sends without its values.
+    """Statistics of a tensor that a client sends without its values."""
 
-    Attributes:
-        meta: None when it does not have the tensor.
-        stats: None when only the base was asked for; partial from MindSpore, whose numbers are float32.
-        complete: the statistics are all there, in float64.
-    """
-
-    meta: TensorMeta | None
+    meta: TensorMeta | None  # None when it does not have the tensor
     stats: TensorStats | None = None
-    complete: bool = False
+    complete: bool = False  # all statistics are there, in float64
 
 
 class ValueSink(Protocol):
@@ -330,7 +282,7 @@ class ValueSink(Protocol):
         """The next bytes, little-endian and in C order."""
 
     def end(self, number: int, complete: bool) -> None:
-        """All came, or something is missing (the client does not have it, or the stream broke)."""
+        """All bytes came, or some are missing: the client does not have the tensor, or the stream broke."""
 
 
 class Event(Enum):
@@ -345,7 +297,7 @@ class Event(Enum):
     """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
     LISTED = "listed"
-    """It runs, and has the list of watchpoints that it was given meanwhile: it judges the next steps by that."""
+    """The running training has the new list of watchpoints, and judges the next steps by it."""
     LOST = "lost"
     BACK = "back"
     """A lost training came back."""
@@ -367,7 +319,7 @@ class TrainingProcess(Protocol):
 
     @property
     def phase(self) -> Phase:
-        """The phase that it is in."""
+        """The phase of the training."""
 
     @property
     def stop(self) -> TrainingStop | None:
@@ -387,21 +339,21 @@ class TrainingProcess(Protocol):
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """All that it ran so far and could not record."""
+        """Parts of the training that ran so far and could not be recorded."""
 
     @property
     def cause(self) -> str:
-        """What ended it before its time, as it said itself; empty: nothing did, or it could not say so."""
+        """The cause of an early end, as the training reported it; empty without one, or when it could not report it."""
 
     @property
     def notes(self) -> RunNotes:
         """The scalars that the program noted, by step."""
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
-        """The list as it should be; returns its number, from 1.
+        """Sets the wanted list; returns its number, from 1.
 
-        The client learns of the differences with the next ``run`` or ``recheck``; one that runs when it asks for the
-        next time, after a step: see ``Event.LISTED``.
+        The client gets the differences with the next ``run`` or ``recheck``, or after a running step: see
+        ``Event.LISTED``.
         """
 
     @property
@@ -416,27 +368,18 @@ class TrainingProcess(Protocol):
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> None:
-        """Goes on for some steps (None: until a hit or ``pause``).
+        """Goes on for some steps (None: until a hit or ``pause``); NotStoppedError: it is not waiting.
 
-        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph
-        anew: see ``TrainingStop.grown``.
-        Without ``stop_at_nodes`` hits inside a step after the first ones come at the end of the step. So they do when
-        nobody stops on hits.
-
-        Raises:
-            NotStoppedError: it is not waiting.
+        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see
+        ``TrainingStop.grown``. Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the
+        first ones come at its end.
         """
 
     def run_to_node(self, name: str = "") -> None:
-        """Goes on to a node (empty: the next one), at most to the end of the step.
-
-        Raises:
-            NotStoppedError: it is not waiting.
-            UnsupportedError: the client stops at the end of steps only.
-        """
+        """Goes on to a node (empty: the next one), at most to the end of the step; UnsupportedError of some clients."""
 
     def pause(self) -> None:
-        """Stops at the end of the step that runs; nothing when it is not running."""
+        """Stops at the end of the running step; does nothing when it is not running."""
 
     def terminate(self) -> None:
         """Ends the training process, at once when it is waiting, else at its next stop."""
@@ -445,16 +388,13 @@ class TrainingProcess(Protocol):
         """Lets the training go on by itself, without watchpoints, until its end."""
 
     def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
-        """Has every watchpoint judge the tensors that the client holds now.
+        """Has every watchpoint judge the tensors that the client holds now; ``progress`` is called often.
 
-        Raises:
-            NotStoppedError: it is not waiting.
-            LostError: it went away meanwhile.
-            CancelledError: from ``progress``, which is called a few times a second.
+        NotStoppedError: it is not waiting. LostError: it went away meanwhile. CancelledError: from ``progress``.
         """
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """Returns what the client says of tensors, in the order asked. Raises as ``recheck``."""
+        """The client's statistics of tensors, in the order asked. Raises as ``recheck``."""
 
     def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
         """Types and shapes only. Raises as ``recheck``."""
@@ -462,9 +402,9 @@ class TrainingProcess(Protocol):
     def values(
         self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
     ) -> Sequence[bool]:
-        """Fetches values into ``sink``; for each tensor whether all of it came. ``progress`` counts bytes.
+        """Fetches values into ``sink``; tells for each tensor whether all of it came. Raises as ``recheck``.
 
-        Raises as ``recheck``. A request that is cancelled still has its answer taken off the wire, unread.
+        ``progress`` counts bytes. The answer to a cancelled request is still received, and dropped.
         """
 
 
@@ -477,17 +417,17 @@ class Trainings(Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Tells whether TLS keeps others between a training and the server from reading what is sent."""
+        """Whether connections are encrypted by TLS."""
 
     @property
     def refusals(self) -> Sequence[str]:
         """The reasons why clients were turned away, the newest last; bounded."""
 
     def all(self) -> Sequence[TrainingProcess]:
-        """Every training, those that are lost or done included."""
+        """Every training, including lost and done ones."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener`` for every event from now on; what is returned ends that."""
+        """Calls ``listener`` for every event from now on; the returned function ends that."""
 
     def close(self, *, terminate: bool = False) -> None:
-        """Lets every training go on by itself (or ends it), waits shortly for that, and stops. Idempotent."""
+        """Lets every training go on (or ends it), waits shortly for that, and stops. Idempotent."""

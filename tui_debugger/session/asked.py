@@ -1,4 +1,4 @@
-"""What of a run is asked about: nodes that watchpoints select, in what was restricted; rows of the path's scope."""
+"""Which nodes and tensor rows are asked about: the selections of watchpoints, the scope, and the opened path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tui_debugger.sources.base import Source, TensorFlag, TensorTable
 from tui_debugger.sources.scope import Scope
 
 _KEPT = 256
-"""Selections whose nodes are kept: a form asks for another one with every key."""
+"""Selections whose masks are kept per node table: a form asks for a new selection with every key."""
 
 
 def known_selections(_: NodeTable) -> dict[NodeSelection, Mask]:
-    """The selections of a table that are known."""
+    """The ``memo`` of a node table that holds the masks of its selections; empty at first."""
     return {}
 
 
@@ -35,17 +35,12 @@ class Selections:
         self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
 
     def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets selections cover nodes of ``scope`` only.
-
-        Raises:
-            BadQueryError: a regular expression that does not compile.
-        """
+        """Lets selections cover nodes of ``scope`` only; raises BadQueryError for a wrong regular expression."""
         with self._lock:
             self._scope = scope
             self._scopes = {}
 
     def in_scope(self, nodes: NodeTable) -> Mask:
-        """The node rows that selections may cover."""
         with self._lock:
             scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
         asked = self._asked(nodes)
@@ -59,7 +54,6 @@ class Selections:
         return kept[1] if asked is None else kept[1] & asked
 
     def mask(self, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection covers within the scope."""
         return self.selected(nodes, selection) & self.in_scope(nodes)
 
     def selected(self, nodes: NodeTable, selection: NodeSelection) -> Mask:
@@ -76,7 +70,6 @@ class Selections:
         return mask
 
     def watched(self, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
-        """Node rows that any of the watchpoints covers."""
         watched = np.zeros(len(nodes), np.bool_)
         for watchpoint in watchpoints:
             watched |= self.mask(nodes, watchpoint.selection)
@@ -123,7 +116,7 @@ def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
 
 
 def _in_files(scope: Scope, table: TensorTable) -> Mask:
-    """Returns a mask of the tensors with values in the asked files, else of the tensors with statistics only."""
+    """Returns a mask of the tensors with values in the asked files, or if there are none, of those without values."""
     statistics: Mask = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
     valued = np.flatnonzero(~statistics)
     paths = [os.fsdecode(path) for path in table.specs(valued).paths]

@@ -1,4 +1,4 @@
-"""Audits a session with its workers: every worker opens the run once, and checks what it is handed."""
+"""Audits a session with its workers: every worker opens the run once and checks the nodes that it is handed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui_debugger.session.session import Session, open_dump
 from tui_debugger.stats.workers import MeasureWorkers
 
 _COST: Final = 1 << 24
-"""The least cost of a few operators, as ``measure.costs`` counts it: arithmetic is slower than reading."""
+"""The least cost of a batch of operators, in the unit of ``measure.costs``: arithmetic is slower than reading."""
 
 
 class _WorkerRun(threading.local):
@@ -37,7 +37,7 @@ def audit_session(
     nodes: Collection[str] | None = None,
     required: Collection[str] = (),
 ) -> AuditReport:
-    """Audits steps of a run, see ``diagnose.audit.audit``, with the workers of the session once that is worth it."""
+    """Like ``diagnose.audit.audit``, but uses the workers of the session where the amount of work is worth it."""
     path = Path(session.info.path)
 
     def elsewhere(rank: int, step: int, items: tuple[AuditItem, ...]) -> Future[list[Result] | None] | None:
@@ -53,7 +53,7 @@ def audit_session(
 
 
 def checked_there(path: str, rank: int, step: int, items: Sequence[AuditItem]) -> list[Result] | None:
-    """Checks some nodes in a worker; None where the run is not to be had there, or lists its nodes otherwise."""
+    """Checks nodes in a worker; None when the worker cannot open the run or lists its nodes differently."""
     opened = _opened.sessions
     if path not in opened:
         try:

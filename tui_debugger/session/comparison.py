@@ -1,4 +1,4 @@
-"""This run and another one: the comparison that a screen keeps, and how far it is."""
+"""The comparison of this run with another run, as the screen keeps it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from tui_debugger.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """Another run to compare with, and how.
-
-    Attributes:
-        path: the other run, as the user named it.
-        options: what of one run is what of the other, and what is no difference.
-        repeat: a healthy repeat of the first run, which tells what is noise; empty: none.
-    """
+    """Another run to compare with; ``repeat`` is a healthy repeat of the first run, which tells what is noise."""
 
     path: str
     options: Options = field(default_factory=Options)
@@ -31,19 +25,15 @@ class ComparedRun:
 
 
 class RunComparison:
-    """The other run, and what is known of the comparison, as long as the screen is open.
+    """The other run and what is known of the comparison; lives as long as the screen is open.
 
     Attributes:
-        path: the other run, as the user named it.
-        options: what of one run is what of the other, and what is no difference.
-        repeat: a healthy repeat of this run; empty: none.
-        report: what is known; None before the first step was compared.
-        kinds: words for the first findings.
+        report: None before the first step was compared.
+        kinds: words for the first ``DESCRIBED`` findings of the report, in their order.
         whole: whether all steps were compared.
     """
 
     def __init__(self, session: Session, against: ComparedRun) -> None:
-        """Reads nothing yet."""
         self.session = session
         self.path, self.options, self.repeat = against.path, against.options, against.repeat
         self.report: RunsReport | None = None
@@ -53,11 +43,7 @@ class RunComparison:
         self._others: list[Session] = []
 
     def run(self, progress: ProgressFn) -> tuple[RunsReport, Sequence[tuple[str, str]]]:
-        """Compares the runs, both as they are now; for workers.
-
-        Raises:
-            TdbgError: the other one cannot be opened, is the same one, or has no step in common.
-        """
+        """Compares both runs; TdbgError when the other cannot be opened, is the same, or has no step in common."""
         self._so_far = None
         before = list(self._others)
         other = self._opened(progress)
@@ -68,7 +54,7 @@ class RunComparison:
             repeat.open(progress)
         report = compare_runs(self.session, other, self.options, progress, repeat=repeat, so_far=self._tell)
         kinds = [difference_words(report, finding) for finding in report.findings[:DESCRIBED]]
-        for each in before:  # nothing that is shown is of them any more, once this report is
+        for each in before:  # the screen shows nothing of these runs once this report is there
             self._others.remove(each)
             each.close()
         return report, kinds
@@ -88,7 +74,7 @@ class RunComparison:
         self._so_far = report
 
     def take_so_far(self) -> bool:
-        """Takes over what a comparison that runs, or was stopped, has found; False where there is nothing new."""
+        """Adopts the findings of a comparison that still runs or was stopped; False when there is nothing new."""
         found = self._so_far
         if found is None or found is self.report:
             return False
@@ -96,24 +82,18 @@ class RunComparison:
         return True
 
     def words(self, finding: DiffFinding) -> tuple[str, str]:
-        """Returns what kind of difference a finding has, as far as it was looked at."""
         findings = self.report.findings if self.report is not None else ()
         known = dict(zip(map(id, findings), self.kinds, strict=False))
         return known.get(id(finding), ("", ""))
 
     def close(self) -> None:
-        """Closes the other run."""
         others, self._others = self._others, []
         for other in others:
             other.close()
 
 
 def check_comparable(session: Session, where: str = "") -> None:
-    """Looks whether a run can be compared with another one.
-
-    Raises:
-        TdbgError: it is a training that runs.
-    """
+    """Raises TdbgError for a training that runs."""
     from tui_debugger.session.live import LiveSession  # not where nothing is compared
 
     if isinstance(session, LiveSession):

@@ -1,4 +1,4 @@
-"""Writes any dump as a directory of .npy files that opens again: an index beside those of each step, and the nodes."""
+"""Writes any dump as a directory of .npy files, with an index per step and the nodes per rank, that opens again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorKey, no_progress
 from tui_debugger.notes import NOTES_FILE, notes_line
+from tui_debugger.said import SAID_FILE, Said, doubt_line
 from tui_debugger.session.export_files import fresh_directory, safe_path, storable, write_npy
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Source, TensorFlag
@@ -39,11 +40,8 @@ class Converted:
     """The result of a conversion.
 
     Attributes:
-        path: the directory.
-        tensors: how many have a file.
-        statistics: how many have statistics only.
-        nbytes: bytes of the values that were written.
-        widened: how many were written as float32 because .npy has no name for their type.
+        tensors, statistics: tensors with a file, and tensors with statistics only.
+        widened: tensors written as float32 because .npy has no name for their type.
         failures: (tensor, why it is missing).
     """
 
@@ -57,7 +55,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class _ConvertedTensor:
-    """A tensor on the way: its handle, how it is read (None: statistics only), and its row, still without a file."""
+    """A tensor to write; ``spec`` is None when it has statistics only, and ``row`` names no file yet."""
 
     key: TensorKey
     spec: ReadSpec | None
@@ -65,17 +63,10 @@ class _ConvertedTensor:
 
 
 def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: ProgressFn = no_progress) -> Converted:
-    """Writes the tensors in scope of some (rank, step) pairs, constants included.
+    """Writes the tensors in scope of some (rank, step) pairs, constants included, into a new or empty directory.
 
-    Args:
-        session: the dump.
-        pairs: what of it.
-        target: a directory that does not exist or is empty, outside the dump.
-        progress: called now and then; nothing is left behind when it raises.
-
-    Raises:
-        TdbgError: the directory cannot be written or holds something, the disk is too small, or there is no tensor.
-        CancelledError: from ``progress``.
+    Nothing is left behind when ``progress`` raises. TdbgError is also raised when the disk is too small or no tensor is
+    chosen.
     """
     dump = Path(session.info.path)
     written = Converted(target)
@@ -118,7 +109,7 @@ def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: Pro
 
 
 def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path, progress: ProgressFn) -> None:
-    """Writes the nodes of a rank with what was made from what, the order of its runs, and what the program noted."""
+    """Writes the nodes of a rank with their data flow, the order of its runs, and the notes of the program."""
     source, flow = session.source, session.flow(rank, progress)
     used: set[int] = set()
     rounds: dict[int, set[int]] = {}
@@ -145,10 +136,23 @@ def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path,
     if notes:
         with (folder / NOTES_FILE).open("x", encoding="utf-8") as file:
             file.writelines(notes_line(step, found) for step, found in notes)
+    if lines := _said_lines(session, rank, steps, progress):
+        with (folder / SAID_FILE).open("x", encoding="utf-8") as file:
+            file.writelines(lines)
+
+
+def _said_lines(session: Session, rank: int, steps: Sequence[int], progress: ProgressFn) -> list[str]:
+    """What the training said of its steps beside values, and what it could not record."""
+    nodes, flow = session.nodes(rank), session.flow(rank, progress)
+    lines: list[str] = []
+    for step, table in ((step, flow.table(step)) for step in steps):
+        said = Said(table.inputs_unknown, table.operands, table.by_design)
+        lines += said.lines(step, lambda row: (nodes.names[row], nodes.graph_of(row).name))
+    parts = (part for part in session.source.unreadable() if part.unrecorded and part.rank in {None, rank})
+    return [*lines, *map(doubt_line, parts)]
 
 
 def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tuple[int, int] | None:
-    """Returns the newest run before one, of those steps that are converted."""
     root, step, number = run
     seen = set[tuple[int, int]]()
     before = source.previous_run(rank, root, step, number)
@@ -159,12 +163,10 @@ def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tu
 
 
 def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
-    """Returns a progress function that always reports how far the whole work is, whichever part calls it."""
     return lambda _: progress(snapshot)
 
 
 def _write(tensor: _ConvertedTensor, folder: Path, written: Converted, progress: ProgressFn) -> IndexedTensor:
-    """Writes the values of a tensor, where it has any, and returns its row."""
     row = tensor.row
     if tensor.spec is None:
         written.statistics += 1
@@ -186,7 +188,7 @@ def _write(tensor: _ConvertedTensor, folder: Path, written: Converted, progress:
 
 
 def _file_name(row: IndexedTensor) -> str:
-    """``Default/network/MatMul-op1.output.0.npy``, with its graph before it where the index tells several apart."""
+    """``Default/network/MatMul-op1.output.0.npy``, below the name of its graph when the index has several graphs."""
     graph = f"{safe_path(row.graph.replace('/', '_'))}/" if row.graph else ""
     number = f".round{row.round}" if row.round else ""
     return f"{graph}{safe_path(row.node)}.{row.side.name.lower()}.{row.slot}{number}.npy"

@@ -1,4 +1,4 @@
-"""The dumps that there are: those that the screen opened before, those below a directory, and what is known of each."""
+"""Known dumps: dumps that the screen opened before, dumps below a directory, and facts about each."""
 
 from __future__ import annotations
 
@@ -26,25 +26,16 @@ if TYPE_CHECKING:
 
 
 def state_directory() -> Path:
-    """Returns where watchpoints and recent dumps are kept: ``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``.
-
-    Raises:
-        RuntimeError: it is not known where this user is at home.
-    """
+    """``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``; raises RuntimeError without a home directory."""
     return user_directory("XDG_STATE_HOME", ".local/state")
 
 
 def file_number(path: str) -> str:
-    """Returns what stands for a dump in the names of its files there."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def write_state(path: Path, text: str) -> None:
-    """Writes a file whole and puts it in place of the one before.
-
-    Raises:
-        OSError: it cannot be written; the one before is still there.
-    """
+    """Replaces a file as a whole; on OSError the old file is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
         file.write(text)
@@ -58,7 +49,7 @@ def write_state(path: Path, text: str) -> None:
 # -- dumps that the screen opened before -------------------------------------------------------------
 
 KEPT: Final = 50
-"""Dumps that are remembered; those that were opened longest ago are forgotten first."""
+"""Dumps that are remembered; the ones opened longest ago are forgotten first."""
 _FILE: Final = "recent-{}.json"
 _FILE_LIMIT: Final = 1 << 16
 _WORDS: Final = 500
@@ -67,14 +58,7 @@ _WORDS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class LastVerdict:
-    """The answer that the screen showed last.
-
-    Attributes:
-        words: the headline.
-        outcome: value of its ``check.verdicts.Outcome``: ``clean``, ``finding``, ``cannot_judge``, ``interrupted``.
-        exit_code: that of a command with this answer.
-        when: seconds since 1970.
-    """
+    """The answer that the screen showed last; ``outcome`` is a value of ``check.verdicts.Outcome``."""
 
     words: str
     outcome: str
@@ -83,20 +67,13 @@ class LastVerdict:
 
     @classmethod
     def of(cls, headline: Headline) -> LastVerdict:
-        """Returns the answer of now."""
         words = str(headline)[:_WORDS]
         return cls(words, headline.outcome.value, headline.outcome.exit_code, time.time())
 
 
 @dataclass(frozen=True, slots=True)
 class RecentDump:
-    """A dump that the screen opened.
-
-    Attributes:
-        path: its directory, without links.
-        opened: when, in seconds since 1970.
-        verdict: the last answer; None when there was none yet.
-    """
+    """A dump that the screen opened: ``path`` is resolved, ``opened`` is in seconds since 1970."""
 
     path: str
     opened: float
@@ -106,15 +83,12 @@ class RecentDump:
 class RecentDumps:
     """Remembers the dumps that the screen opened, in the state directory.
 
-    One small file each, written whole and put in place: programs that run at the same time do not lose each other's
-    dumps. Losing them loses nothing but convenience, so nothing here is an error.
-
-    Attributes:
-        problems: what could not be read or written, one sentence each.
+    Each dump has one small file, which is replaced as a whole, so that programs that run at the same time do not lose
+    each other's dumps. Errors are not raised but noted in ``problems``, one sentence each: only convenience is lost.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        """``directory`` is for tests; see ``state_directory``."""
+        """``directory`` is for tests; the default is ``state_directory``."""
         self.problems: list[str] = []
         self._directory = directory
         if directory is None:
@@ -124,14 +98,14 @@ class RecentDumps:
                 self.problems.append(f"recent dumps are not remembered: {error}")
 
     def dumps(self) -> tuple[RecentDump, ...]:
-        """Returns them, the one that was opened last first."""
+        """Returns the remembered dumps, the one that was opened last first."""
         found: list[RecentDump] = []
         broken: list[str] = []
         for file in self._files():
             try:
                 found.append(_parsed(read_regular(file, _FILE_LIMIT)))
             except (OSError, ValueError, RecursionError) as error:  # noqa: PERF203 - each file fails by itself
-                if not isinstance(error, FileNotFoundError):  # another program forgot it
+                if not isinstance(error, FileNotFoundError):  # another program removed it
                     broken.append(f"{file}: {reason_of(error)}")
         if broken:
             more = f" (and {len(broken) - 1:,} more)" if len(broken) > 1 else ""
@@ -139,21 +113,19 @@ class RecentDumps:
         return tuple(sorted(found, key=lambda each: -each.opened))
 
     def opened(self, path: str) -> None:
-        """Remembers that a dump is open."""
         real = os.path.realpath(path)
         known = self._read(real)
         self._write(RecentDump(real, time.time(), known.verdict if known is not None else None))
         self._forget_old()
 
     def judged(self, path: str, verdict: LastVerdict) -> None:
-        """Remembers the answer about a dump. A check that was not finished does not replace one that was."""
+        """Remembers the answer about a dump. An interrupted check does not replace the answer of a finished check."""
         real = os.path.realpath(path)
         known = self._read(real) or RecentDump(real, verdict.when)
         if verdict.outcome != "interrupted" or known.verdict is None or known.verdict.outcome == "interrupted":
             self._write(replace(known, verdict=verdict))
 
     def forget(self, path: str) -> None:
-        """Forgets a dump."""
         if self._directory is None:
             return
         try:
@@ -184,7 +156,7 @@ class RecentDumps:
     def _write(self, dump: RecentDump) -> None:
         if self._directory is None:
             return
-        try:  # ASCII: bytes of a path that are no UTF-8 survive
+        try:  # to_json writes ASCII: bytes of a path that are no UTF-8 survive
             write_state(self._file(dump.path), to_json(asdict(dump)))
         except OSError as error:
             self.problems.append(f"a recent dump could not be remembered: {reason_of(error)}")
@@ -200,11 +172,7 @@ class RecentDumps:
 
 
 def _parsed(data: bytes) -> RecentDump:
-    """Returns what a file says.
-
-    Raises:
-        ValueError: it says something else.
-    """
+    """Parses a state file; raises ValueError when its content is unusable."""
     document = json.loads(data)
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
@@ -238,11 +206,10 @@ class KnownDump:
     """A dump that can be opened.
 
     Attributes:
-        path: its directory, as it was found.
-        recent: what is remembered of it; None when the screen did not open it before.
+        recent: None when the screen did not open the dump before.
         here: whether the search found it.
-        facts: what its names tell; None until they were read.
-        gone: nothing is there any more.
+        facts: facts from its file names; None until they were read.
+        gone: whether the directory does not exist any more.
     """
 
     path: str
@@ -253,7 +220,7 @@ class KnownDump:
 
     @property
     def outdated(self) -> bool:
-        """Tells whether something was written after the last verdict."""
+        """Whether something was written after the last verdict."""
         written = self.facts.written if self.facts is not None else None
         verdict = self.recent.verdict if self.recent is not None else None
         return written is not None and verdict is not None and written > verdict.when
@@ -264,14 +231,12 @@ class Overview:
     """The dumps that are known so far.
 
     Attributes:
-        start: the directory that is searched.
-        dumps: recent ones first, then the others, the nearest first.
-        looked: directories that were looked at.
-        notices: what was not looked at, and what could not be read of the recent ones.
+        dumps: recent dumps first, then the others, the nearest first.
+        looked: number of directories that were looked at.
+        notices: what was not looked at, and which recent dumps could not be read.
         unlisted: directories that could not be listed.
-        complete: whether all was looked at that is not too deep.
-        ended: whether the search is over.
-        stopped: whether it was stopped before its end.
+        complete: whether every directory that is not too deep was looked at.
+        stopped: whether the search was stopped before its end.
     """
 
     start: str
@@ -287,14 +252,7 @@ class Overview:
 def overview(
     start: Path, recent: RecentDumps, progress: ProgressFn = no_progress, *, with_recent: bool = True
 ) -> Iterator[Overview]:
-    """Yields what is known, whenever it is more; the last one has ``ended``, also when ``progress`` stopped it.
-
-    Args:
-        start: the directory to search.
-        recent: what is remembered.
-        progress: may raise CancelledError.
-        with_recent: also recent dumps that lie elsewhere.
-    """
+    """Yields what is known whenever it grows; the last overview has ``ended``, even when ``progress`` cancels."""
     search = DumpSearch(start)
     remembered = {each.path: each for each in recent.dumps()}
     known = {path: KnownDump(path, each) for path, each in remembered.items() if with_recent}
@@ -315,7 +273,7 @@ def overview(
     def look_at(real: str) -> None:
         path = known[real].path
         if is_url(path):
-            return  # the list is there at once, whatever a network does
+            return  # a network could delay the list
         if _is_there(path):
             known[real] = replace(known[real], facts=facts_of(Path(path), progress))
         else:
@@ -344,5 +302,5 @@ def overview(
 def _is_there(path: str) -> bool:
     try:
         return isdir(reached(Path(path)))
-    except TdbgError:  # a tar that is another one by now
+    except TdbgError:  # a tar file that was replaced
         return False

@@ -1,7 +1,7 @@
-"""Writes a graph as .dot, for graphviz; findings are coloured.
+"""Writes a graph as .dot for graphviz; nodes with findings are coloured.
 
-Nodes that only route values are left out: an edge goes from what made a tensor to what reads it. Names come from a run
-and may hold anything: whatever a grammar could take for its own is written as a number or an escape.
+Nodes that only route values are left out: an edge goes from the producer of a tensor to its reader. Names come from a
+run and may hold anything: every character that the grammar could interpret is escaped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 LONGEST: Final = 60
 """Cells of a name in a drawing."""
 _LONGEST_FULL: Final = 160
-"""The same of a name with its scope, where the name alone means several nodes."""
+"""Cells of a name with its scope, which is shown when several nodes share the name."""
 
 
 class Mark(Enum):
-    """The findings on a node; the values are its sign and the name of its colours."""
+    """The findings on a node; a value is the sign of the mark and the name of its colours."""
 
     ORIGIN = "◆ ", "origin"
     FINDING = "✗ ", "finding"
@@ -42,12 +42,11 @@ class Mark(Enum):
 
     @property
     def sign(self) -> str:
-        """Stands before the name: a colour is never the only sign."""
+        """The text before the name: a colour is never the only sign."""
         return self.value[0]
 
     @property
     def kind(self) -> str:
-        """The name of its colours."""
         return self.value[1]
 
 
@@ -56,20 +55,12 @@ COLOURS: Final = {
     "finding": ("#ffd9a0", "#b35c00", 1),
     "doubt": ("#eeeeee", "#b35c00", 1),
 }
-"""The colours of the marks: inside, edge, width of the edge."""
+"""The colours of the marks: fill, edge, and the width of the edge."""
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnGraph:
-    """The graph of one rank, ready to be drawn.
-
-    Attributes:
-        rank: number of the rank.
-        nodes: its node table.
-        rows: the node rows to draw, in execution order.
-        marks: what was found on them; others have none.
-        centre: the rows that the drawing is around.
-    """
+    """The graph of one rank; ``rows`` are in execution order, ``centre`` is what the drawing is around."""
 
     rank: int
     nodes: NodeTable
@@ -78,7 +69,7 @@ class DrawnGraph:
     centre: frozenset[int] = frozenset()
 
     def edges(self) -> Iterator[tuple[int, int, str]]:
-        """Yields producer, consumer and input slots, in the order of the consumers and of their first such slot."""
+        """Yields (producer, consumer, input slots), ordered by consumer and by its first slot with that producer."""
         flow, drawn = edges(self.nodes), set(self.rows)
         for row in self.rows:
             start, stop = int(flow.in_ptr[row]), int(flow.in_ptr[row + 1])
@@ -90,7 +81,7 @@ class DrawnGraph:
                 yield producer, row, ",".join(map(str, taken))
 
     def labels(self) -> dict[int, str]:
-        """Returns what stands in each node: its name; with its scope where several are called so."""
+        """Returns the text of each node: its name, with its scope where several nodes share the name."""
         names = {row: clean(self.nodes.names[row]) for row in self.rows}
         leaves = Counter(name.rpartition("/")[2] for name in names.values())
         found = {}
@@ -103,11 +94,10 @@ class DrawnGraph:
         return found
 
     def is_constant(self, row: int) -> bool:
-        """Tells whether a row is a constant."""
         return self.nodes.op_type(row) == CONSTANT
 
     def is_parameter(self, row: int) -> bool:
-        """Tells whether a row is a weight or another parameter."""
+        """Whether a row is a weight or another parameter."""
         return self.nodes.category_of(row) in PARAMETERS
 
 
@@ -117,14 +107,7 @@ def drawn_graphs(
     result: CheckResult | None,
     part: GraphPart = EVERYTHING,
 ) -> Iterator[DrawnGraph]:
-    """Yields the graphs of some ranks, restricted to the nodes in the session's scope.
-
-    Args:
-        session: the run.
-        ranks: which ones.
-        result: what was found; None when it was not checked.
-        part: the nodes that are drawn.
-    """
+    """Yields the graphs of ranks, restricted to ``part`` of the session's scope; ``result`` is None without a check."""
     for rank in part.ranks(ranks):
         nodes = session.nodes(rank)
         mask = part.mask(session, rank) & ~nodes.structural
@@ -138,7 +121,7 @@ def drawn_graphs(
 
 
 def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]:
-    """Returns the worst that was found on each node, at any step."""
+    """Returns the worst finding on each node, over all steps."""
     found: dict[int, Mark] = {}
     if result is None:
         return found
@@ -155,22 +138,14 @@ def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]
 
 @dataclass(frozen=True, slots=True)
 class DrawingSize:
-    """A graph that was drawn.
-
-    Attributes:
-        nodes, edges: how many.
-    """
+    """The number of nodes and edges that were drawn."""
 
     nodes: int
     edges: int
 
 
 def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> DrawingSize:
-    """Writes graphs in the language of graphviz.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes graphs in the language of graphviz; errors as of ``fresh_file``."""
     number = [0, 0]
     with fresh_text(path, dump, force=force) as file:
         file.writelines(f"{line}\n" for line in _dot(list(graphs), number))
@@ -181,7 +156,6 @@ _LEGEND: Final = "◆ origin, ✗ finding, ? could not be judged"
 
 
 def _parts(graph: DrawnGraph) -> list[tuple[str, list[int]]]:
-    """Returns the rows by graph."""
     found: dict[str, list[int]] = {info.name: [] for info in graph.nodes.graphs}
     for row in graph.rows:
         found[graph.nodes.graph_of(row).name].append(row)
@@ -189,7 +163,7 @@ def _parts(graph: DrawnGraph) -> list[tuple[str, list[int]]]:
 
 
 def dot_text(text: str) -> str:
-    """Returns a string of the dot language that shows exactly this text, cleaned."""
+    """Returns a string literal of the dot language that shows exactly this text, cleaned."""
     escaped = clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
     return f'"{escaped}"'
 

@@ -1,6 +1,6 @@
-"""Writes the files that the user asked for: whole or not at all, never over something else, never into the dump.
+"""Writes the files that the user asked for: whole or not at all, never over other files, never into the dump.
 
-Tensors go into one .npz, a directory of .npy, or one .csv; never more than one of them is in memory.
+Tensors go into one .npz, a directory of .npy, or one .csv; at most one tensor is in memory.
 """
 
 from __future__ import annotations
@@ -41,20 +41,7 @@ _PIECE = 1 << 20
 def save_npy(
     values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = False, progress: ProgressFn = no_progress
 ) -> Path:
-    """Writes an array as .npy and returns the path written.
-
-    bfloat16 and fp8 arrays, which .npy has no name for, are written as float32 (exact for all of them).
-
-    Args:
-        values: the array.
-        path: where to; ``.npy`` is added when it is missing.
-        dump: directory that nothing is written into.
-        force: an existing file may be replaced.
-        progress: called now and then; nothing is left behind when it raises.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes an array as .npy and returns the path written; ``.npy`` is added. Errors as of ``fresh_file``."""
     target = path.expanduser()
     if target.suffix != ".npy":
         target = target.with_name(target.name + ".npy")
@@ -64,7 +51,7 @@ def save_npy(
 
 
 def write_npy(file: IO[bytes], values: npt.NDArray[Any], progress: ProgressFn = no_progress) -> None:
-    """Writes an array in .npy format, big ones piece by piece: also what has to be converted is never there whole."""
+    """Writes an array in .npy format piece by piece, so that a converted copy is never in memory as a whole."""
     if values.dtype.hasobject:
         raise ValueError("Python objects are never written")
     fortran = values.flags.f_contiguous and not values.flags.c_contiguous
@@ -79,8 +66,8 @@ def write_npy(file: IO[bytes], values: npt.NDArray[Any], progress: ProgressFn = 
 
 
 def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array as a type that .npy can name: bfloat16 and fp8 as float32, which holds them exactly."""
-    added = values.dtype.isbuiltin == 2  # not 0, which numpy's own types of the other byte order say
+    """The array in a type that .npy can name: bfloat16 and fp8 as float32, which holds them exactly."""
+    added = values.dtype.isbuiltin == 2  # a type of ml_dtypes; numpy's own types of the other byte order have 0
     return values.astype(np.float32) if added else values
 
 
@@ -88,16 +75,8 @@ def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str = "the file") -> Iterator[BinaryIO]:
     """A new binary file that appears under its name when all is written, and not at all when something fails.
 
-    What it replaces had its rights, and the new one has them; a link stays one: what it leads to is replaced.
-
-    Args:
-        path: where to.
-        dump: directory that nothing is written into, where there is one.
-        force: an existing file may be replaced.
-        what: what is being written, for the error.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    A replaced file passes its permissions on; a link stays a link, and its target is replaced. Raises TdbgError when
+    the file exists (without ``force``), lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
     target = target.resolve() if target.is_symlink() else target
@@ -115,17 +94,13 @@ def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str 
         _refuse(error, target, what)
     finally:
         if part is not None:
-            with suppress(OSError):  # such as on a disk that has become read-only: what made us stop is what to tell
+            with suppress(OSError):  # for example on a disk that became read-only; the first error is the one to report
                 part.unlink(missing_ok=True)
 
 
 @contextmanager
 def fresh_text(path: Path, dump: Path | None, *, force: bool = False) -> Iterator[TextIO]:
-    """As ``fresh_file``, for text in UTF-8; what is no Unicode (names of bytes) is written with escapes.
-
-    Raises:
-        TdbgError: as ``fresh_file``.
-    """
+    """Like ``fresh_file``, for text in UTF-8; surrogates (names of bytes) are written with escapes."""
     with fresh_file(path, dump, force=force) as raw:
         file = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", newline="")
         try:
@@ -139,13 +114,8 @@ def fresh_text(path: Path, dump: Path | None, *, force: bool = False) -> Iterato
 def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[Path]:
     """A directory to be filled, whose files appear under ``path`` together when all are written.
 
-    Args:
-        path: where to; it may exist when it is empty.
-        dump: directory that nothing is written into.
-        force: it may hold files; those of the same name are replaced, the others stay.
-
-    Raises:
-        TdbgError: it is no empty directory, lies inside the dump, or cannot be written.
+    With ``force`` the target may hold files: files of the same name are replaced, the others stay. Raises TdbgError
+    when the target is no empty directory, lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=True)
     part: Path | None = None
@@ -158,7 +128,7 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
         part = name
         yield part
         if target.exists() and (any(target.iterdir()) or target.samefile(Path.cwd())):
-            _merge(part, target)  # another directory in place of the working one would leave who works there in none
+            _merge(part, target)  # renaming over the working directory would leave its users in a deleted directory
         else:
             part.rename(target)
     except OSError as error:
@@ -169,17 +139,7 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
 
 
 def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: str = "choose another name") -> Path:
-    """Tells where to write, if that is allowed at all.
-
-    Args:
-        path: as it was given.
-        dump: what is never written into, where there is something.
-        force: whether something that is there may be replaced.
-        hint: what to do about something that is there.
-
-    Raises:
-        TdbgError: it exists already, is no file (a device, a pipe), or lies inside the dump.
-    """
+    """Returns the expanded path; raises TdbgError if it exists, is a device or pipe, or lies inside the dump."""
     target = path.expanduser()
     try:
         whole = target.resolve()
@@ -189,7 +149,7 @@ def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: 
         raise TdbgError(f"not a usable path: {error}", where=str(target), hint="choose another name") from None
     if inside:
         raise TdbgError("a dump is never written to", where=str(target), hint="choose a path outside the dump")
-    if exists and (special := _special(target)):  # to replace /dev/null would harm everybody
+    if exists and (special := _special(target)):  # replacing /dev/null would harm every process
         raise TdbgError(f"{special}: never replaced", where=str(target), hint="choose another name")
     if exists and not force:
         raise TdbgError("the file exists already", where=str(target), hint=hint)
@@ -197,7 +157,7 @@ def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: 
 
 
 def _special(target: Path) -> str:
-    """Says what is there in place of a file or a directory; empty: one of these, or a link that leads nowhere."""
+    """Names a device or pipe at the target; empty for a file, a directory, or a link that leads nowhere."""
     if os.path.realpath(target.parent) == "/dev":  # /dev/stdout leads to a file at times
         return "a device in place of a file"
     plain = target.is_file() or target.is_dir() or not target.exists()
@@ -205,7 +165,7 @@ def _special(target: Path) -> str:
 
 
 def _put(part: Path, target: Path, force: bool) -> None:
-    """Gives the finished file its name; without ``force`` it never replaces one that appeared meanwhile."""
+    """Gives the finished file its name; without ``force`` it never replaces a file that appeared meanwhile."""
     if force:
         with suppress(OSError):  # nothing is there, or the file system knows no rights
             part.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -263,14 +223,7 @@ _UNSAFE = re.compile(
 
 @dataclass
 class ExportResult:
-    """The result of an export.
-
-    Attributes:
-        path: what was written.
-        tensors: how many tensors it holds.
-        nbytes: bytes of their values.
-        failures: (tensor, why it is missing).
-    """
+    """The result of an export; ``failures`` holds (tensor, why it is missing)."""
 
     path: Path
     tensors: int = 0
@@ -279,15 +232,11 @@ class ExportResult:
 
 
 def tensor_path(key: TensorKey, *, with_graph: bool = False) -> str:
-    """``rank0/step3/Default/network-Net/fc1-Dense/MatMul-op1``: where a tensor's node stands in an export.
+    """``rank0/step3/Default/network-Net/fc1-Dense/MatMul-op1``: the place of a tensor's node in an export.
 
-    A path of safe components that tells the key again: what file systems refuse is written as ``%`` and two
-    hexadecimal digits (``urllib.parse.unquote``). A component that is too long for a file name ends with ``~`` and a
-    checksum instead.
-
-    Args:
-        key: the tensor.
-        with_graph: the rank has several graphs, in which a name may occur twice.
+    Characters that file systems refuse are written as ``%`` and two hexadecimal digits (``urllib.parse.unquote``). A
+    component that is too long for a file name ends with ``~`` and a checksum instead. ``with_graph`` adds the graph,
+    for ranks with several graphs, in which a name may occur twice.
     """
     node = safe_path(key.node)
     graph = f"{safe_path(key.graph.replace('/', '_'))}/" if with_graph else ""
@@ -300,7 +249,7 @@ def _round(key: TensorKey) -> str:
 
 
 def safe_path(name: str) -> str:
-    """A name as path components that every file system takes and none of which leads elsewhere."""
+    """A name as path components that every file system takes; no component leads to another directory."""
     parts = _UNSAFE.sub(_quoted, name).split("/")
     return "/".join(_short(part.replace(".", "%2E") if part in {"", ".", ".."} else part) for part in parts)
 
@@ -325,9 +274,7 @@ def write_npz(
 ) -> ExportResult:
     """Writes tensors into one uncompressed .npz, named ``rank0/step3/NODE:out:0`` (see ``tensor_path``).
 
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written; no tensor could be read.
-        CancelledError: from the progress of ``tensors``; nothing is left behind.
+    Raises TdbgError as ``fresh_file`` does, and when no tensor could be read.
     """
     written = ExportResult(path)
     with fresh_file(path, dump, force=force) as file, zipfile.ZipFile(file, "w") as archive:
@@ -343,12 +290,7 @@ def write_npz(
 def write_directory(
     tensors: Iterable[SweptTensor], path: Path, dump: Path, *, with_graph: bool = False, force: bool = False
 ) -> ExportResult:
-    """Writes one .npy per tensor, ``rank0/step3/NODE.out.0.npy``, and an ``index.csv`` with a row per chosen tensor.
-
-    Raises:
-        TdbgError: as ``write_npz``.
-        CancelledError: from the progress of ``tensors``; nothing is left behind.
-    """
+    """Writes one .npy per tensor, ``rank0/step3/NODE.out.0.npy``, and an ``index.csv``; errors as of ``write_npz``."""
     written = ExportResult(path)
     with fresh_directory(path, dump, force=force) as directory:
         with (directory / INDEX).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
@@ -370,11 +312,8 @@ def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", 
     """Writes the values of one tensor as text that reads back as exactly the same values.
 
     Without a window there is a row per element: its index, a column per dimension, and its value. A window (slice
-    text) with two free dimensions is written as it looks: a row per row, the indices as titles.
-
-    Raises:
-        TdbgError: the tensor cannot be read; the file exists, lies inside the dump, or cannot be written.
-        BadSliceError: the window does not fit.
+    text) with two free dimensions is written as a matrix with the indices as titles. BadSliceError: the window does not
+    fit.
     """
     meta, values = _opened(tensor)
     rows = _window_rows(values, window) if window else _element_rows(values)
@@ -392,7 +331,7 @@ def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
 def _readable(
     tensors: Iterable[SweptTensor], written: ExportResult, index: CsvTable | None = None
 ) -> Iterator[tuple[SweptTensor, TensorMeta, Array]]:
-    """The tensors with their values; those that have none are noted."""
+    """The tensors with their values; tensors that cannot be read go to ``written.failures``."""
     for tensor in tensors:
         try:
             meta, values = _opened(tensor)

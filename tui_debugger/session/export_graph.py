@@ -1,8 +1,4 @@
-"""Writes tables, texts and graphs as files: .csv with all digits of its numbers, .txt, the workbook of MindInsight.
-
-The node table keeps what debugging needs; element types, shapes and attributes are read from the graph files again,
-because nothing but an export asks for them.
-"""
+"""Writes tables, texts and graphs: .csv with all digits of its numbers, .txt, and the workbook of MindInsight."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from tui_debugger.text.rows import Row, frame_row
 from tui_debugger.text.spreadsheets import CsvTable, Workbook, require_openpyxl
 
 _ROWS = 4096
-"""Rows between two looks at whether anybody still waits."""
+"""Rows between two calls of ``progress``, which may cancel."""
 
 
 def write_table(
@@ -39,21 +35,7 @@ def write_table(
     dump: Path,
     progress: ProgressFn = no_progress,
 ) -> Path:
-    """Writes a table as .csv and returns the path written.
-
-    Numbers read back as they are, and names are safe for whoever opens the file: see
-    :func:`~tui_debugger.text.spreadsheets.cell_text`.
-
-    Args:
-        header: titles of the columns.
-        rows: may be lazy.
-        path: where to.
-        dump: directory that nothing is written into.
-        progress: called now and then; nothing is left behind when it raises.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes a table as .csv; numbers read back exactly, and ``cell_text`` keeps names from running as formulas."""
     with fresh_text(path, dump) as file:
         table = CsvTable(file)
         table.row(header)
@@ -65,11 +47,7 @@ def write_table(
 
 
 def write_text(lines: Iterable[str], path: Path, dump: Path) -> Path:
-    """Writes lines of text, cleaned of control characters, and returns the path written.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes lines of text, cleaned of control characters."""
     with fresh_text(path, dump) as file:
         file.writelines(f"{clean(line)}\n" for line in lines)
     return path.expanduser()
@@ -84,14 +62,16 @@ NODE_COLUMNS = (
     *("rank", "graph", "node", "path", "type", "category", "order"),
     *("inputs", "outputs", "consumers", "value", "attributes", "stack"),
 )
-"""The keys of ``node_rows``."""
 
 
 class GraphFacts:
-    """The facts in the graph files of one rank beyond the node table, by node row."""
+    """The facts in the graph files of one rank beyond the node table, by node row.
+
+    Element types, shapes and attributes are read from the graph files again, because only an export needs them.
+    """
 
     def __init__(self, nodes: NodeTable, graphs: Sequence[ParsedGraph]) -> None:
-        """Rows are in the order of the files: operators, parameters, constants of graph after graph."""
+        """``nodes`` lists the files' nodes first: operators, parameters, constants of graph after graph."""
         parsed: list[ParsedNode | ParsedParameter | ParsedConstant] = []
         for graph in graphs:
             parsed += [*graph.nodes, *graph.parameters, *graph.constants]
@@ -108,7 +88,7 @@ class GraphFacts:
         return each.outputs if isinstance(each, ParsedNode) else (each.type,)
 
     def operator(self, row: int) -> ParsedNode | None:
-        """The operator of a row; None for other nodes and for those that no graph file names."""
+        """The operator of a row; None for other nodes and for nodes that no graph file lists."""
         each = self._parsed[row] if row < len(self._parsed) else None
         return each if isinstance(each, ParsedNode) else None
 
@@ -121,14 +101,7 @@ def _type_of(each: ParsedNode | ParsedParameter | ParsedConstant) -> str:
 
 @dataclass(frozen=True)
 class ExportedGraph:
-    """The graph of one rank, ready to be written.
-
-    Attributes:
-        rank: number of the rank.
-        nodes: its node table.
-        facts: what its graph files say beyond that.
-        rows: the node rows to write, as the files list them.
-    """
+    """The graph of one rank, ready to be written; ``rows`` are the node rows to write, in the order of the files."""
 
     rank: int
     nodes: NodeTable
@@ -141,7 +114,6 @@ class ExportedGraph:
 
     @property
     def operators(self) -> list[int]:
-        """The rows that are neither parameter nor constant."""
         return self.of_type(PARAMETER, CONSTANT, others=True)
 
     @cached_property
@@ -150,9 +122,9 @@ class ExportedGraph:
         return frozenset(label for label, count in found.items() if count > 1)
 
     def label(self, row: int) -> str:
-        """``MatMul_101``: type and number of an operator; its full name where the number is not its own.
+        """``MatMul_101``: type and number of an operator; its full name where several operators have that number.
 
-        MindSpore 2.7 and newer number operators anew in every scope. Parameters and constants have their name.
+        MindSpore 2.7 and newer restart the numbers in every scope.
         """
         label = self._short_label(row)
         return self._long_label(row) if (int(self.nodes.graph[row]), label) in self._repeated else label
@@ -173,7 +145,7 @@ class ExportedGraph:
 
     @cached_property
     def _readers(self) -> tuple[list[int], list[int]]:
-        """Consumers by producer: where each row's begin, and the consumer rows."""
+        """Consumers grouped by producer: the start of each producer's group, and the consumer rows."""
         nodes = self.nodes
         consumer = np.repeat(np.arange(len(nodes)), np.diff(nodes.in_ptr))
         known = nodes.in_node >= 0
@@ -182,12 +154,12 @@ class ExportedGraph:
         return starts.tolist(), consumer[known][by_producer].tolist()
 
     def readers(self, row: int) -> list[int]:
-        """Rows of the nodes that take a node as a direct input, once per input, nodes that only route included."""
+        """Rows of the nodes that take ``row`` as a direct input, once per input; they may only route values."""
         starts, consumers = self._readers
         return consumers[starts[row] : starts[row + 1]]
 
     def slot_type(self, row: int) -> SlotType:
-        """Type and shape of what a node hands on; a tuple where that is several tensors."""
+        """Type and shape of a node's output; a tuple type when it has several outputs."""
         outputs = self.facts.outputs(row) if row >= 0 else ()
         if len(outputs) > 1:
             return _TUPLE
@@ -195,7 +167,7 @@ class ExportedGraph:
 
 
 def near(nodes: NodeTable, rows: Iterable[int], hops: int) -> Mask:
-    """Returns which rows are some hops at most from others, along the data flow and against it."""
+    """Returns a mask of the rows at most ``hops`` edges downstream or upstream of ``rows``."""
     flow = edges(nodes)
     consumer = np.repeat(np.arange(len(nodes)), np.diff(flow.in_ptr))
     known = flow.in_node >= 0
@@ -213,12 +185,12 @@ def near(nodes: NodeTable, rows: Iterable[int], hops: int) -> Mask:
 
 @dataclass(frozen=True)
 class GraphPart:
-    """The nodes of a graph that are wanted, among those in the session's scope.
+    """The wanted nodes of a graph, among the nodes in the session's scope.
 
     Attributes:
-        scope: one or several names of scopes that follow each other in the path of a node; empty for all.
-        around: node row by rank of the node that they are around, for the ranks that have it; None for all.
-        hops: how far around it.
+        scope: one or several consecutive scope names in the path of a node; empty for all.
+        around: the central node row by rank; only these ranks are wanted. None for all nodes.
+        hops: the largest distance from the central node.
     """
 
     scope: str = ""
@@ -226,11 +198,9 @@ class GraphPart:
     hops: int = 2
 
     def ranks(self, ranks: Iterable[int]) -> list[int]:
-        """Returns the ranks that have such nodes."""
         return [rank for rank in ranks if self.around is None or rank in self.around]
 
     def mask(self, session: Session, rank: int) -> Mask:
-        """Returns which node rows of a rank are wanted."""
         nodes = session.nodes(rank)
         mask: Mask = session.in_scope(rank)[: len(nodes)].copy()
         if self.scope:
@@ -246,7 +216,6 @@ EVERYTHING = GraphPart()
 
 
 def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYTHING) -> Iterator[ExportedGraph]:
-    """The graphs of some ranks, restricted to the nodes in the session's scope; one after the other."""
     for rank in part.ranks(ranks):
         nodes = session.nodes(rank)
         facts = GraphFacts(nodes, session.source.graphs(rank))
@@ -254,7 +223,7 @@ def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYT
 
 
 def node_rows(graph: ExportedGraph) -> Iterator[Row]:
-    """One row per node in execution order: what it is, what feeds it, what it makes, who reads it, where it stands."""
+    """Yields one row per node in execution order, with the keys ``NODE_COLUMNS``."""
     nodes = graph.nodes
     for row in sorted(graph.rows, key=lambda row: int(nodes.order[row])):
         operator = graph.facts.operator(row)
@@ -293,13 +262,7 @@ def flat_node_row(row: Row) -> list[object]:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One sheet of the workbook.
-
-    Attributes:
-        name: its name.
-        columns: title and width in characters of each column.
-        rows: what one rank's graph adds to it.
-    """
+    """One sheet of the workbook; ``columns`` holds title and width in characters."""
 
     name: str
     columns: tuple[tuple[str, int], ...]
@@ -307,7 +270,7 @@ class Sheet:
 
 
 def fill_sheets(graphs: Iterable[ExportedGraph], dump: str, append: Callable[[Sheet, Sequence[object]], None]) -> int:
-    """Hands every row to ``append``, graph after graph, so that one graph at a time is in memory; counts the nodes."""
+    """Hands every row to ``append`` and returns the number of nodes; one graph at a time is in memory."""
     number = 0
     counts = Counter[str]()
     append(INFO, ("dump-dir", os.path.realpath(dump)))
@@ -373,7 +336,6 @@ def _attributes(operator: ParsedNode | None) -> str:
 
 
 def _sources(graph: ExportedGraph) -> Iterator[Sequence[object]]:
-    """Operators by their stack, in the order in which the stacks appear."""
     by_stack: dict[int, list[int]] = {}
     for row in graph.operators:
         if int(graph.nodes.stack_id[row]) >= 0:
@@ -421,11 +383,7 @@ SHEETS = (
 
 
 def write_workbook(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes the sheets of ``graph_table`` as .xlsx, row by row, and returns how many nodes.
-
-    Raises:
-        TdbgError: openpyxl is missing; the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes ``SHEETS`` as .xlsx and returns the number of nodes; TdbgError also when openpyxl is missing."""
     require_openpyxl(path, "choose a name that ends with .csv or .json")
     with fresh_file(path, dump, force=force, what="the workbook") as file:
         book = Workbook(
@@ -438,14 +396,7 @@ def write_workbook(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, f
 
 
 def write_sheets_csv(graphs: Iterable[ExportedGraph], stem: Path, dump: Path) -> Path:
-    """Writes every sheet of the workbook as ``STEM_operator.csv`` and so on, for those without openpyxl.
-
-    Returns:
-        The operators' file.
-
-    Raises:
-        TdbgError: a file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes every sheet as ``STEM_operator.csv`` and so on, without openpyxl; returns the operators' file."""
     paths = {sheet.name: stem.with_name(f"{stem.name}_{sheet.name}.csv") for sheet in SHEETS}
     with ExitStack() as stack:
         tables = {}
@@ -457,11 +408,7 @@ def write_sheets_csv(graphs: Iterable[ExportedGraph], stem: Path, dump: Path) ->
 
 
 def write_nodes_csv(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes one row per node and returns how many.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes one row per node and returns the number of nodes."""
     number = 0
     with fresh_text(path, dump, force=force) as file:
         table = CsvTable(file)
@@ -477,11 +424,7 @@ _AROUND = 2
 
 
 def write_nodes_json(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes ``{"path": DUMP, "nodes": [...]}`` and returns how many nodes.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes ``{"path": DUMP, "nodes": [...]}`` and returns the number of nodes."""
     number = 0
     with fresh_text(path, dump, force=force) as file:
         rows = (row for graph in graphs for row in node_rows(graph))

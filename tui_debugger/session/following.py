@@ -1,6 +1,6 @@
-"""Follows the files whose values are shown, and tells which ones changed.
+"""Follows the files whose values are shown, and tells which of them changed.
 
-A source looks at directories: a file that is written over in place leaves no trace there.
+Sources watch directories only, and overwriting a file in place does not change its directory.
 """
 
 from __future__ import annotations
@@ -20,49 +20,42 @@ from tui_debugger.sources.base import Changes, Source
 from tui_debugger.stats.side_by_side import Identity, identity
 
 MOST: Final = 32
-"""The number of files that are followed, those that were asked for last."""
+"""The number of files that are followed, the ones asked for last."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The state that tells the values of a tensor from others that take their place.
-
-    Attributes:
-        spec: where they lie.
-        status: size, times and number of the file; None where it is gone, or where others share it.
-    """
+    """The state of a tensor's file; ``status`` is None where the file is gone or holds other tensors as well."""
 
     spec: ReadSpec
     status: Identity | None
 
 
 def state_of(spec: ReadSpec) -> FileState:
-    """Tells how the file of a tensor looks now."""
     shared = spec.format == "raw"  # a part of a file that goes on growing
     return FileState(spec, None if shared else identity(spec.path))
 
 
 class SeenFiles:
-    """Safe to use from several threads."""
+    """The files whose values are shown, by tensor. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states: dict[TensorKey, FileState] = {}
 
     def note(self, key: TensorKey, state: FileState) -> None:
-        """The values of a tensor are shown; what was noted before stays until ``rewritten`` has told of it."""
+        """Notes that values are shown; an older state of the tensor stays until ``rewritten`` reports its change."""
         with self._lock:
             self._states[key] = self._states.pop(key, state)
             while len(self._states) > MOST:
                 del self._states[next(iter(self._states))]
 
     def directories(self) -> list[Path]:
-        """Tells where these files are."""
         with self._lock:
             return [Path(state.spec.path).parent for state in self._states.values() if state.spec.format != "raw"]
 
     def rewritten(self) -> list[TensorKey]:
-        """Returns the tensors whose file changed; each is returned once."""
+        """Returns the tensors whose file changed; each change is returned once."""
         with self._lock:
             seen = list(self._states.items())
         found = []
@@ -77,10 +70,7 @@ class SeenFiles:
 
 
 def steps_before(source: Source, rank: int, steps: Collection[int]) -> set[int]:
-    """The steps of a rank all of whose runs came before any run of some steps.
-
-    A change of these files changes nothing there: the value before is the one that an earlier run left.
-    """
+    """The steps of a rank whose runs all ended before ``steps``: changed files of ``steps`` do not affect these."""
     spans = turn_spans(source, rank)
     begin = min((spans.get(step, (turn_of(step), 0))[0] for step in steps), default=0)
     return {step for step, (_, last) in spans.items() if last < begin and step not in steps}
@@ -99,16 +89,15 @@ def turn_spans(source: Source, rank: int) -> dict[int, tuple[int, int]]:
 
 
 class RunFollower:
-    """Looks for what is new, and forgets what was measured and found of what is not the same any more."""
+    """Looks for changes of a run, and drops measurements and results that the changes make stale."""
 
     def __init__(self, source: Source, cache: StatsCache) -> None:
-        """``cache`` is where the session keeps what was measured."""
         self._source = source
         self._cache = cache
         self._seen = SeenFiles()
 
     def file_state(self, key: TensorKey, spec: ReadSpec) -> FileState:
-        """Returns what is different once a tensor has other values; from now on ``refresh`` looks at its file, too."""
+        """Returns a state that changes with the tensor's values; from now on ``refresh`` looks at this file, too."""
         state = state_of(spec)
         self._seen.note(key, state)
         return state
@@ -118,7 +107,7 @@ class RunFollower:
         return list(dict.fromkeys([*self._source.watch_paths(), *self._seen.directories()]))
 
     def refresh(self, known_results: KnownResults) -> Changes:
-        """Returns what changed since the last time; the ``known_results`` that it makes stale are gone then."""
+        """Returns what changed since the last call, and drops the ``known_results`` that the changes make stale."""
         changes = self._source.refresh()
         healed = self._cache.heal() | self._rewritten()
         if healed:
@@ -144,7 +133,7 @@ class RunFollower:
                 self._cache.forget_changes(rank)
 
     def _rewritten(self) -> set[Pair]:
-        """Returns where a tensor that is shown was written over: nothing measured of such a step counts any more."""
+        """Returns the (rank, step) pairs with an overwritten tensor, whose measurements are dropped."""
         pairs = {(key.rank, key.step) for key in self._seen.rewritten()}
         for rank, step in pairs:
             self._cache.forget(rank, step)

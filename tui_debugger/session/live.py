@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -73,12 +74,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 def waiting_text(address: str, *, encrypted: bool = False) -> str:
-    """The environment variables to copy, a line for each kind of training.
-
-    Args:
-        address: where the server listens: ``127.0.0.1:50051``, ``unix:/run/tdbg.sock``.
-        encrypted: by TLS, which MindSpore's client does not speak.
-    """
+    """The environment variables to copy, a line for each kind of training; MindSpore's client does not speak TLS."""
     if address.startswith("unix:"):
         return f"PyTorch and others:  TDBG_HOST={address}"
     host, _, port = address.rpartition(":")
@@ -94,7 +90,7 @@ def waiting_text(address: str, *, encrypted: bool = False) -> str:
 
 
 def this_machine() -> str:
-    """An address of this machine, as far as it knows one."""
+    """The address of this machine, or a placeholder when its name does not resolve."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
@@ -105,10 +101,16 @@ Recorded = tuple[TensorName, TensorMeta | None, TensorStats | None]
 
 
 LeftOut = Callable[[LiveRank, int], Mapping[int, frozenset[str]]]
-"""By place what is no finding in a step of a training although it holds NaN or Inf: see ``live_left_out``."""
+"""Returns by place the NaN or Inf that is no finding in a step of a training: see ``live_left_out``."""
 
 
-def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: ProgressFn = no_progress) -> str:
+def save_dump(
+    source: LiveSource,
+    directory: Path,
+    left_out: LeftOut,
+    progress: ProgressFn = no_progress,
+    ends: Mapping[int, str] = MappingProxyType({}),
+) -> str:
     """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
 
     Args:
@@ -116,6 +118,7 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
         directory: a new one, or an empty one.
         left_out: asked of every step.
         progress: receives snapshots.
+        ends: by rank how its training ended before its time.
 
     Raises:
         TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
@@ -125,7 +128,11 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
     if not ranks:
         raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
     counts = _Counts(source.spool)
-    lost = source.unreadable()
+    rest = "the rest of the training"
+    lost = [
+        *source.unreadable(),
+        *(UnreadablePart(f"rank {at}: {rest}", f"it {how}", rank=at) for at, how in ends.items()),
+    ]
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
@@ -138,15 +145,12 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
 
 
 class _Counts:
-    """The counts of what was written; the spool counts what was gone."""
-
     def __init__(self, spool: Spool) -> None:
         self.spool = spool
         self.steps: set[int] = set()
         self.tensors = self.statistics = self.early = 0
 
     def text(self, ranks: int) -> str:
-        """In words."""
         parts = [plural(self.tensors, "tensor"), f"statistics of {self.statistics:,} more"]
         text = f"{plural(len(self.steps), 'step')} of {plural(ranks, 'rank')}: {', '.join(parts)}"
         early = f"; {plural(self.early, 'tensor')} from before the first step left out: a dump has no place for them"
@@ -192,18 +196,16 @@ def _save_rank(  # noqa: PLR0917 - a rank, and where it goes
 def _save_initial(
     writer: DumpWriter, graph: LiveRankGraph, kept: ReceivedStep, counts: _Counts, begins: Mapping[int, int]
 ) -> dict[int, list[Recorded]]:
-    """Values from before the first step: a dump has them as what the nodes of that step were fed with.
+    """Writes values from before the first step as the inputs of the nodes that read them in that step.
 
-    ``begins``: the first step of each root graph, as far as it is saved.
-
-    Returns:
-        What is known of values that are not there, to be written with the statistics of these steps.
+    ``begins`` is the first saved step of each root graph. Returns the statistics to write with these steps for values
+    that are not kept.
     """
     recorded: dict[int, list[Recorded]] = {}
     for place in _judged_places(graph, kept):
         step = begins.get(graph.root_of(place))
         if step is None or not _changes(graph, place):
-            continue  # what it holds in the first step is what it held before
+            continue  # the first step does not change it
         recorded.setdefault(step, []).extend((name, *_said_clean(graph, place)) for name in _readers(graph, place))
     for place, fetched in kept.values.items():
         step = begins.get(graph.root_of(place))
@@ -217,15 +219,15 @@ def _save_initial(
 
 
 def _changes(graph: LiveRankGraph, place: int) -> bool:
-    """Tells whether a step changes a parameter: nobody says of others that they were clean before the first one."""
+    """Tells whether a step changes a parameter: the client calls no other parameter clean before the first step."""
     nodes, row = graph.nodes, int(graph.node[place])
     return nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE} or changed_by_modules(nodes, row)
 
 
 def _readers(graph: LiveRankGraph, place: int) -> list[TensorName]:
-    """The inputs that a tensor from before the first step is fed into, as far as nothing wrote over it before."""
+    """The inputs that a tensor from before the first step is fed into, as far as nothing overwrote it before."""
     nodes, held = graph.nodes, int(graph.node[place])
-    if assigned(nodes, held) == []:  # the program itself
+    if assigned(nodes, held) == []:  # only the program itself assigns it
         return []
     readers = [
         (row, slot)
@@ -239,12 +241,11 @@ def _readers(graph: LiveRankGraph, place: int) -> list[TensorName]:
 
 
 def _said(graph: LiveRankGraph, kept: ReceivedStep, left_out: Mapping[int, frozenset[str]]) -> Said:
-    """What the training said of a step beside values."""
     return Said(kept.inputs_unknown, graph.operands(kept.operands), graph.outputs({**kept.by_design, **left_out}))
 
 
 def _judged_places(graph: LiveRankGraph, kept: ReceivedStep) -> list[int]:
-    """Places of which the training said that they are clean, and nothing else."""
+    """Places that the training called clean without sending values or statistics."""
     if kept.clean is None:
         return []
     clean: list[int] = np.flatnonzero(kept.clean & (graph.flags == 0)).tolist()
@@ -293,7 +294,7 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
 
 
 def _place_constant(writer: DumpWriter, graph: LiveRankGraph, place: int, fetched: ReceivedValues) -> bool:
-    """Takes over the value of a constant, which is the same in every step; tells whether it is there."""
+    """Saves the value of a constant, which is the same in every step; False when its file is gone."""
     nodes, row = graph.nodes, int(graph.node[place])
     of = nodes.graph_of(row)
     constants = np.flatnonzero((nodes.category == Category.CONSTANT) & (nodes.graph == nodes.graph[row])).tolist()
@@ -304,12 +305,12 @@ def _place_constant(writer: DumpWriter, graph: LiveRankGraph, place: int, fetche
 
 
 def _place(writer: DumpWriter, step: int, name: TensorName, fetched: ReceivedValues) -> bool:
-    """Takes over what was fetched of a tensor; tells whether it was still there: a spool lets go of the oldest."""
+    """Saves the fetched values of a tensor; False when the spool has dropped their file, as it does with the oldest."""
     try:
         writer.place(step, name, fetched.kept.dtype, fetched.kept.path)
     except FileNotFoundError:
         if fetched.kept.path.exists():
-            raise  # what is gone is the place to write to
+            raise  # the target directory is gone, not the fetched file
         return False
     return True
 
@@ -329,15 +330,11 @@ LARGEST_LOOK: Final = 1 << 26
 
 
 class LiveSession(Session):
-    """See ``Session``: ranks are trainings whose graph came, steps those that were stopped at or kept.
+    """A ``Session`` whose ranks are trainings that sent a graph, and whose steps are those that stopped or were kept.
 
     The step before the first is ``wire.START`` (-1). ``check`` of the step at which a training waits gives what the
-    client found (it is asked to recheck when the list changed since); of earlier steps what can be judged from the
-    values that were fetched. ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` values.
-    ``ranks()`` is empty until the first graph came; ``open`` does not wait for it.
-
-    Attributes:
-        live: the source, with what it knows beyond a source.
+    client found (it rechecks when the list changed since); ``check`` of earlier steps judges the fetched values.
+    ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` fetch values.
     """
 
     def __init__(
@@ -348,17 +345,7 @@ class LiveSession(Session):
         source_map: Sequence[tuple[str, str]] = (),
         workers: MeasureWorkers | None = None,
     ) -> None:
-        """Starts to listen to events; ``close`` ends that, lets every training go on, and closes ``trainings``.
-
-        Args:
-            trainings: the server.
-            spool_limit: most bytes on disk for what is fetched.
-            source_map: see ``Session``.
-            workers: see ``Session``.
-
-        Raises:
-            TdbgError: there is no place for what is fetched.
-        """
+        """Starts to listen; ``spool_limit`` bounds the bytes of fetched values on disk."""
         self.live = LiveSource(trainings, limit=spool_limit)
         super().__init__(self.live, source_map=source_map, workers=workers)
         self._trainings = trainings
@@ -382,7 +369,6 @@ class LiveSession(Session):
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """The place where the first training stands."""
         return self.live.focus
 
     @property
@@ -392,33 +378,27 @@ class LiveSession(Session):
 
     @property
     def address(self) -> str:
-        """The address at which trainings are waited for."""
         return self._trainings.address
 
     @property
     def idle(self) -> bool:
-        """Tells whether everything that trainings said was worked on, and told to who listens to events."""
+        """Whether all messages of trainings were handled and their events delivered."""
         return self._driver.idle
 
     def wait_until_idle(self, limit: float) -> None:
-        """Waits until that is so, for ``limit`` seconds at most. Not from a callback of ``subscribe``."""
+        """Waits for ``idle``, at most ``limit`` seconds; not from a callback of ``subscribe``."""
         self._driver.wait_until_idle(limit)
 
     @property
     def ongoing(self) -> bool:
-        """Tells whether a training is there that has not ended."""
         return any(live.training.phase not in (Phase.LOST, Phase.DONE) for live in self.live.all())
 
     def trainings(self) -> tuple[LiveState, ...]:
-        """Every training that came, by rank, those without a graph, lost and done included."""
+        """Every training that came, by rank, including trainings without a graph, lost ones and done ones."""
         return tuple(self._driver.state(live) for live in self.live.all())
 
     def state(self, rank: int) -> LiveState:
-        """One of them.
-
-        Raises:
-            TdbgError: no training has that rank.
-        """
+        """The state of one training; raises TdbgError when no training has that rank."""
         return self._driver.state(self._live(rank))
 
     def run(
@@ -431,35 +411,23 @@ class LiveSession(Session):
         stop_at_inf: bool = True,
         progress: ProgressFn = no_progress,
     ) -> tuple[int, ...]:
-        """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
+        """Lets stopped trainings run some steps (None: until a hit or ``pause``), and returns the ranks that run now.
 
-        One that stands before the first step and has watchpoints on initial values has them judged first, and one
-        that came after a step which no list judged has that step judged; when something is found, that is told
-        (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
-        ``stop_at_nodes``: see ``wire.TrainingProcess.run``. Without ``stop_at_inf`` a training that has found nothing
-        in a step but Inf that may be by design runs on to the end of the step, and stops there if it is not.
-
-        Returns:
-            The ranks that run now.
-
-        Raises:
-            NotStoppedError: none of them stands.
-            CancelledError, LostError: while these were judged.
+        Initial values under watchpoints and steps that no list judged yet are judged first. If they have a finding, the
+        training stays and ``LiveKind.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
+        ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
+        be by design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no
+        training stands; CancelledError and LostError come from judging.
         """
         standing = self._standing(ranks)
         stops = HitStops(stop_on_hit, stop_at_nodes, stop_at_inf)
         return tuple(live.number for live in standing if self._driver.run(live, steps, stops, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
-        """Tells whether ``run_to_node`` works there."""
         return bool(self._live(rank).training.info.features & wire.RUNS_TO_NODES)
 
     def run_to_node(self, rank: int, row: int | None = None) -> None:
-        """Lets one training run to a node (None: to the next one), at most to the end of the step.
-
-        Raises:
-            NotStoppedError, UnsupportedError: see ``wire.TrainingProcess``.
-        """
+        """Lets one training run to a node (None: the next node), at most to the end of the step."""
         self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
 
     def pause(self, ranks: Sequence[int] | None = None) -> None:
@@ -468,7 +436,6 @@ class LiveSession(Session):
             self._driver.pause(live)
 
     def terminate(self, ranks: Sequence[int] | None = None) -> None:
-        """Ends training processes."""
         for live in self._chosen(ranks):
             live.training.terminate()
 
@@ -478,19 +445,12 @@ class LiveSession(Session):
             self._driver.release(live)
 
     def recheck(self, ranks: Sequence[int] | None = None, progress: ProgressFn = no_progress) -> None:
-        """Has the trainings that stand judge what they hold now by the list as it is now; results are in ``known``.
-
-        Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
-        """
+        """Has the trainings that stand judge their current values by the current list; ``known`` has the results."""
         for live in self._standing(ranks):
             self._driver.recheck(live, progress)
 
     def dependents(self) -> tuple[int, ...]:
-        """Ranks whose training ends when nobody answers it any more: MindSpore's client gives up then.
-
-        It is let go, but goes on asking at the end of every step. Our own client goes on by itself.
-        """
+        """Ranks of MindSpore's client, which ends when nobody answers; our own client goes on by itself."""
         return tuple(
             live.number
             for live in self.live.all()
@@ -503,13 +463,12 @@ class LiveSession(Session):
         return self._driver.silent()
 
     def why_no_previous(self, key: TensorKey) -> str:
-        """See ``Session``: a training keeps the step before of parameters alone."""
         if key.step <= START + 1:
             return super().why_no_previous(key)
         return f"only parameters are kept: look at it in step {key.step - 1}, too"
 
     def so_far(self) -> CheckResult | None:
-        """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""
+        """Like ``Session.so_far``, plus the silent steps under the current list, which have no result of their own."""
         self._driver.settle()
         result, (version, watchpoints) = super().so_far(), self.watchpoints.snapshot()
         silent = self._driver.silent(version)
@@ -522,7 +481,7 @@ class LiveSession(Session):
             nothing = replace(combined([]), parts=tuple(self.unreadable()))
             result = CheckResult((), HitList(()), nothing, watchpoints, version)
         kept = self._driver.judged_silently(self.pairs(), version)
-        again = Counter(rank for rank, _ in kept & set(result.pairs))  # they have a result of their own since
+        again = Counter(rank for rank, _ in kept & set(result.pairs))  # steps with a result by now
         covers, steps = [result.coverage], 0
         for rank, count, coverage in silent:
             alone = count - min(again[rank], count)
@@ -532,21 +491,18 @@ class LiveSession(Session):
         return replace(result, coverage=combined(covers), silent=steps, silent_pairs=kept - set(result.pairs))
 
     def settle(self) -> None:
-        """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""
+        """Makes ``silent`` and ``ended`` include the steps that running trainings have ended so far."""
         self._driver.settle()
 
     def latest(self, rank: int, step: int) -> PairResult | None:
-        """Returns what was found last at a step of a training, whatever the list is now."""
+        """Returns the last result of a step, whatever the list is now."""
         return self._checks.known_results.latest((rank, step))
 
     def keep(self, rank: int, step: int, hits: HitList, budget: Budget, progress: ProgressFn = no_progress) -> None:
-        """Fetches what speaks for the findings of the step at which a training stands, most wanted first.
+        """Fetches the evidence of the findings of the step at which a training stands, the most wanted tensors first.
 
-        The origins with all their inputs, the other findings with theirs, then all else that is watched: values as
-        far as there is room, statistics of the rest.
-
-        Raises:
-            CancelledError: from ``progress``.
+        The order is: origins with all their inputs, other findings with their inputs, then all other watched tensors.
+        Values are fetched as far as there is room, statistics of the rest.
         """
         live = self._live(rank)
         rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]
@@ -556,11 +512,11 @@ class LiveSession(Session):
         self._notify(LiveEvent(LiveKind.FETCHED, rank))
 
     def ended(self) -> dict[int, int]:
-        """By rank the step that came to its end last, -1 before the first one did."""
+        """By rank the last step that ended, -1 before the first step ended."""
         return self._driver.ended()
 
     def subscribe(self, callback: Callable[[LiveEvent], None]) -> Callable[[], None]:
-        """Calls back for every event, from a thread of the session; what is returned ends that."""
+        """Calls back for every event, from a thread of the session; the returned function ends the subscription."""
         token = object()
         with self._subscribing:
             self._subscribers[token] = callback
@@ -572,19 +528,22 @@ class LiveSession(Session):
         return end
 
     def on_new_nodes(self, do: Callable[[int], None]) -> None:
-        """Has ``do(rank)`` called when a training that follows a list named nodes that it did not have before.
+        """Has ``do(rank)`` called, from a thread of the session, when a training that follows a list named new nodes.
 
-        That is the time to add to the list: the step that they came with is judged by the list as it is then. Called
-        from a thread of the session.
+        ``do`` may add to the list: the step with the new nodes is judged by the list after the call.
         """
         self._driver.on_new_nodes(do)
 
     def waiting_text(self) -> str:
-        """Tells how a training finds its way here: the environment variables to copy, a line each."""
         return waiting_text(self._trainings.address, encrypted=self._trainings.encrypted)
 
-    def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
+    def save(self, directory: Path, progress: ProgressFn = no_progress, *, early: Collection[int] | None = None) -> str:
         """Writes all that is kept as a dump directory, which ``tdbg open`` reads; returns what was written, in words.
+
+        Args:
+            directory: a new one, or an empty one.
+            progress: receives snapshots.
+            early: ranks of the trainings that ended before their time; None: of all that did.
 
         Raises:
             TdbgError: the directory exists and is not empty, or cannot be written.
@@ -594,23 +553,21 @@ class LiveSession(Session):
         def no_findings(live: LiveRank, step: int) -> Mapping[int, frozenset[str]]:
             return left_out(live, self.measurements(live.number), step, progress)
 
-        return save_dump(self.live, directory, no_findings, progress)
+        states = [each for each in self.trainings() if early is None or each.rank in early]
+        ends = {each.rank: each.ending for each in states if each.ending}
+        return save_dump(self.live, directory, no_findings, progress, ends)
 
     # -- tensors -----------------------------------------------------------------------------------
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
-        """The rows (all of one rank) with dtype, shape, statistics or the reason why not; fetches what it needs."""
+        """The rows (all of one rank) with dtype, shape, and statistics or an error; fetches missing statistics."""
         if not rows:
             return ()
         problem = self._fetch_missing(rows, progress)
         return tuple(self._current_row(row, problem) for row in super().measure(rows, progress))
 
     def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
-        """Fetches the values of rows (all of one rank) that are only at the training; returns how many came.
-
-        Raises:
-            NotStoppedError, LostError, UnsupportedError, CancelledError: see ``LiveRank.fetch_values``.
-        """
+        """Fetches the values of rows (all of one rank) that are only at the training; returns how many came."""
         came = 0
         for live, step, places in self._remote(rows, TensorFlag.REMOTE):
             came += live.fetch_values(step, places, progress)
@@ -619,12 +576,7 @@ class LiveSession(Session):
         return came
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
-        """See ``Session.read``; fetches what is only at the training, ``progress`` counts bytes.
-
-        Raises:
-            UnreadableTensorError: the training does not have it (any more).
-            NotStoppedError, LostError, CancelledError: from fetching.
-        """
+        """See ``Session.read``; fetches values that are only at the training. Errors: see ``LiveRank.fetch_values``."""
         row = TensorRow(key, "out", key.slot, 0, has_value=True, has_previous=False)
         if self._remote([row], TensorFlag.REMOTE) and not self.fetch([row], progress):
             raise UnreadableTensorError(
@@ -635,14 +587,14 @@ class LiveSession(Session):
         return super().read(key)
 
     def refresh(self) -> Changes:
-        """Takes in what came since the last call. What trainings found stays known: fetching does not change it."""
+        """Takes in news since the last call. Results of trainings stay known: fetching values does not change them."""
         changes = self.live.refresh()
         for rank in changes.rebuilt:
             self._checks.known_results.drop_from(rank, START)
         return changes
 
     def close(self) -> None:
-        """Lets every training go on, closes the server, removes what was fetched. Idempotent."""
+        """Lets every training go on, closes the server, removes fetched values. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -655,7 +607,7 @@ class LiveSession(Session):
     # -- how ---------------------------------------------------------------------------------------
 
     def _fetch_missing(self, rows: Sequence[TensorRow], progress: ProgressFn) -> str:
-        """Fetches statistics of rows of which nothing is here, or small ones whole; returns why that failed."""
+        """Fetches statistics of rows without any, small tensors whole; returns why that failed, or nothing."""
         try:
             for live, step, places in self._remote(rows, TensorFlag.UNKNOWN):
                 small, large = _by_size(live, places)
@@ -671,7 +623,7 @@ class LiveSession(Session):
         return ""
 
     def _remote(self, rows: Sequence[TensorRow], flag: TensorFlag) -> list[tuple[LiveRank, int, list[int]]]:
-        """(training, step, places) of the rows whose flags hold REMOTE and ``flag`` now."""
+        """(training, step, places) of the rows whose flags currently hold REMOTE and ``flag``."""
         found: dict[int, list[int]] = {}
         live = self.live.live(rows[0].key.rank) if rows else None
         if live is None or live.graph is None:
@@ -686,7 +638,7 @@ class LiveSession(Session):
         return [(live, step, list(dict.fromkeys(places))) for step, places in found.items()]
 
     def _current_row(self, row: TensorRow, problem: str) -> TensorRow:
-        """Returns a measured row as its tensor is now: it was listed before anything was fetched."""
+        """Updates a measured row, which was listed before values were fetched, to the present state of its tensor."""
         live = self.live.live(row.key.rank)
         if live is None or live.graph is None or row.index < 0:
             return row
@@ -723,7 +675,7 @@ class LiveSession(Session):
     def _judged_there(
         self, rank: int, step: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
     ) -> PairResult | None:
-        """Returns what the client finds at the step at which it stands; None when it does not stand there."""
+        """Returns what the client finds at ``step``; None when the training does not stand there."""
         live = self.live.live(rank)
         stop = live.standing if live is not None else None
         if live is None or stop is None or stop.step != step or live.training.phase is not Phase.STOPPED:
@@ -763,7 +715,7 @@ class LiveSession(Session):
 
 
 def _by_size(live: LiveRank, places: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Places to be fetched whole, and those to be asked for statistics."""
+    """Splits places into those to fetch whole, and those to ask statistics of."""
     small: list[int] = []
     left = TOGETHER
     for place in places:

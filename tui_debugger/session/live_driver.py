@@ -46,9 +46,9 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
 
 _MOST_HITS: Final = 500_000
-"""The number of hits of trainings that are kept; those of the steps that came first go first."""
+"""Hits of trainings that are kept; the results of the oldest steps are dropped first."""
 _MOST_SPANS: Final = 1_000
-"""Stretches of steps without a word that are kept for each training: of older steps nothing else is kept either."""
+"""Stretches of silent steps that are kept per training; nothing else is kept of older steps either."""
 _KINDS: Final = {
     Event.CONNECTED: LiveKind.CONNECTED,
     Event.LOST: LiveKind.LOST,
@@ -60,7 +60,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HitStops:
-    """Where hits stop a training: at all, also inside a step, and there also at an Inf that may yet be by design."""
+    """Where hits stop a training: at all, also inside a step, and there also at an Inf that may be by design."""
 
     on_hit: bool = True
     at_nodes: bool = True
@@ -69,11 +69,7 @@ class HitStops:
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A training that runs to the end of its step, where it is known whether an Inf is by design.
-
-    Attributes:
-        target: the step at which it was to stop before; None: at a hit.
-    """
+    """A training runs to the end of its step; ``target`` is the step at which it was to stop (None: at a hit)."""
 
     target: int | None
 
@@ -83,25 +79,21 @@ class DrivenTraining:
     """The facts about one training besides its values.
 
     Attributes:
-        phase: what it is doing, as far as events were worked through.
         watched: the list that it judges by.
-        coming: lists that it was given while it runs and does not judge by yet, by their numbers.
+        coming: lists that were sent while it runs and that it does not judge by yet, by their numbers.
         target: the step at which it is to stop; None: at a hit.
-        stops: where hits stop it, as it was told last.
-        detour: it runs to the end of its step, whatever it was told.
-        pauses: it is to stop at the end of its step.
-        silent: how many steps ran without a result of their own, by the list and what it looked at in each.
-        spans: which steps these were, by the list; the oldest are let go of.
-        covers: what is looked at in such a step, by list, graph, and the kind of step: see ``_kind_of_step``.
-        accounted: the list and graph of the last step that is accounted for.
-        last: the last step that is accounted for.
-        step, said: the step that hits were reported of last, and those hits: of several stops within a step each
-            reports what is new.
-        found_at: the newest step that something was reported of.
-        late: where hits were reported that are not filed yet, because more may come of the same step.
-        unfinished: the stop inside a step of which the result was filed last: it is filed again at the end of the step.
+        detour: set while it runs to the end of its step, whatever its target is.
+        silent: the number of steps without a result of their own, by list version and coverage of the step.
+        spans: (list version, these steps); the oldest spans are dropped.
+        covers: the coverage of a silent step, by list, graph, and kind of step: see ``_kind_of_step``.
+        accounted: the list and graph of the last step that is accounted for; ``last`` is that step.
+        step, reported: the step (with list version) that hits were reported of last, and these hits.
+        since: the step from which the silence of the training means that it found nothing.
+        found_at: the newest step with reported hits.
+        late: the stop of reported hits that are not filed yet, because the same step may have more.
+        unfinished: the stop inside a step whose result was filed last: it is filed again at the end of the step.
         unjudged: number of the stop at which it stands after a step that no list judged.
-        ended: the last step that came to its end.
+        ended: the last step that ended.
     """
 
     phase: Phase
@@ -126,10 +118,7 @@ class DrivenTraining:
     ended: int = START
 
     def together(self, step: int, hits: Iterable[ReceivedHit], *, again: bool = False) -> tuple[ReceivedHit, ...]:
-        """Hits with those that were reported of the same step before; ``again``: everything was judged once more.
-
-        Of several passes of a step that were bad the first one counts.
-        """
+        """Merges hits with earlier hits of the step; ``again``: the training judged everything once more."""
         at = (step, self.watched.version if self.watched is not None else -1)
         known = self.reported if self.step == at else {}
         if again or self.step != at:
@@ -142,12 +131,12 @@ class DrivenTraining:
 
     @property
     def knows_writes(self) -> bool:
-        """Tells whether the client says which weights the program itself made bad, from the very first step on."""
+        """Whether the client reports from the first step on which weights the program itself made bad."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
 
 class Driver:
-    """See the module. Safe to use from several threads."""
+    """Drives trainings. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -159,16 +148,7 @@ class Driver:
         *,
         measurements: Callable[[int], Measurements],
     ) -> None:
-        """Takes in what is there, then listens.
-
-        Args:
-            source: where tensors come from.
-            trainings: the server.
-            known_results: takes results.
-            watched: the list as it is now, for one training that has a graph.
-            tell: told what happened, after it was filed.
-            measurements: what is known of the tensors of a rank, and its data flow as it is now.
-        """
+        """Takes in the present trainings, then listens; ``tell`` gets each event after its result was filed."""
         self._source, self._trainings, self._known_results = source, trainings, known_results
         self._watched, self._tell, self._measurements = watched, tell, measurements
         self._new_nodes: Callable[[int], None] = _ignore_rank
@@ -181,31 +161,26 @@ class Driver:
         self._resync()
 
     def close(self) -> None:
-        """Listens no more."""
         self._closing.set()
         self._queue.close()
 
     def on_new_nodes(self, do: Callable[[int], None]) -> None:
-        """See ``LiveSession.on_new_nodes``."""
         self._new_nodes = do
 
     def renew_lists(self) -> None:
-        """The list changed: trainings that run are sent it, those that stand when they go on."""
+        """After a change of the list: running trainings are sent it now, stopped trainings when they go on."""
         self._queue.wake()
 
     # -- what they are doing -----------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
-        """See ``LiveSession.idle``."""
         return self._queue.idle
 
     def wait_until_idle(self, limit: float) -> None:
-        """See ``LiveSession.wait_until_idle``."""
         self._queue.wait_until_idle(limit)
 
     def state(self, live: LiveRank) -> LiveState:
-        """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
         # It stands already, but what it found there was not worked through: that step is not known to be clean.
         early = driven.phase is Phase.RUNNING and live.training.phase is Phase.STOPPED
@@ -232,10 +207,7 @@ class Driver:
         return max(driven.target - (stop.step if stop is not None else START), 0)
 
     def silent(self, version: int | None = None) -> list[tuple[int, int, Coverage]]:
-        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own.
-
-        ``version``: only of those that were judged by this list.
-        """
+        """(rank, steps, coverage of each) of all steps without a hit and without a result of their own."""
         with self._lock:
             return [
                 (rank, count, each)
@@ -245,13 +217,13 @@ class Driver:
             ]
 
     def judged_silently(self, pairs: Iterable[Pair], version: int) -> frozenset[Pair]:
-        """Those of some pairs that a training judged by this list without a word."""
+        """Returns the pairs that a training judged by this list without a hit."""
         with self._lock:
             spans = {rank: [span for of, span in each.spans if of == version] for rank, each in self._driven.items()}
         return frozenset(pair for pair in pairs if any(pair[1] in span for span in spans.get(pair[0], ())))
 
     def settle(self) -> None:
-        """Accounts for the steps that trainings which run have ended and had nothing to say about."""
+        """Accounts for the silent steps that running trainings have ended."""
         for live in self._source.all():
             self._settle(live, self._of(live))
 
@@ -263,14 +235,13 @@ class Driver:
             driven.ended = stop.ended if stop is not None else driven.ended
 
     def ended(self) -> dict[int, int]:
-        """By rank the step that came to its end last."""
         with self._lock:
             return {rank: driven.ended for rank, driven in self._driven.items()}
 
     # -- what people want --------------------------------------------------------------------------
 
     def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
-        """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
+        """See ``LiveSession.run``; False when values that nobody had judged hold findings."""
         self._of(live).pauses = False
         if self._unjudged_findings(live, progress) and stops.on_hit:
             return False
@@ -289,7 +260,7 @@ class Driver:
         return True
 
     def _unjudged_findings(self, live: LiveRank, progress: ProgressFn) -> bool:
-        """Has the values judged at which one stands, where nobody did; whether that found something new."""
+        """Has unjudged values at the present stop judged; tells whether that found something."""
         stop = live.standing
         if stop is None:
             return False
@@ -297,7 +268,6 @@ class Driver:
         return judge(live, stop, progress)
 
     def _initial_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
-        """Has initial values judged where nobody did; whether that found something new."""
         from tui_debugger.watch.condition_table import CONDITIONS
 
         watched = self._watched(live) if live.graph is not None else None
@@ -308,7 +278,7 @@ class Driver:
         return _finding(self.recheck(live, progress))
 
     def _late_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
-        """Has the step judged that a training ended before it was given a list; whether something was found."""
+        """Has the step judged that ended before the training got a list."""
         driven = self._of(live)
         watched = self._watched(live) if live.graph is not None else None
         if driven.unjudged != stop.count or watched is None or not watched.watchpoints:
@@ -318,7 +288,7 @@ class Driver:
         return result is not None and _finding(result)
 
     def _judge_late(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> PairResult | None:
-        """Has a training judge the step that it holds; None, and counted, when it has nothing of it any more."""
+        """Has a training judge the step that it holds; None, and counted as unjudged, when it holds no values of it."""
         result = self.recheck(live, progress)
         if _finding(result) or live.holds_outputs(progress):
             return result
@@ -327,7 +297,6 @@ class Driver:
         return None
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
-        """Lets one run to a node."""
         self._unjudged_findings(live, no_progress)
         with self._lock:
             driven = self._of(live)
@@ -339,12 +308,11 @@ class Driver:
             live.training.run_to_node(name)
 
     def pause(self, live: LiveRank) -> None:
-        """Stops one at the end of the step that it runs."""
         self._of(live).pauses = True
         live.training.pause()
 
     def release(self, live: LiveRank) -> None:
-        """Lets one go for good: of the steps that end from now on nothing is judged."""
+        """Lets a training go for good: steps that end from now on are not judged."""
         driven = self._of(live)
         self._settle(live, driven)
         with self._lock:
@@ -354,11 +322,7 @@ class Driver:
         live.training.release()
 
     def recheck(self, live: LiveRank, progress: ProgressFn = no_progress) -> PairResult:
-        """Has one judge what it holds by the list as it is now.
-
-        Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
-        """
+        """Has a training judge its current values by the current list; errors as of ``wire.TrainingProcess``."""
         stop = live.standing
         if stop is None or live.graph is None:
             raise NotStoppedError(
@@ -375,11 +339,11 @@ class Driver:
             driven.together(stop.step, hits, again=True)
         result = self._file(live, stop, watched, hits)
         if _finding(result) and driven.unjudged == stop.count:
-            driven.unjudged = None  # the caller has seen it
+            driven.unjudged = None  # the caller sees the finding
         return result
 
     def _give_list(self, live: LiveRank, driven: DrivenTraining) -> GivenWatchpoints:
-        """Tells a training the list, and remembers what it was told."""
+        """Sends a training the current list, unless it has it already."""
         if live.graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
         watched = self._watched(live)
@@ -406,7 +370,7 @@ class Driver:
                 self._broke(live, error)
 
     def _renew_list(self, live: LiveRank, driven: DrivenTraining) -> None:
-        """Sends a training that runs the list as it is now; until it has that, it judges by the other."""
+        """Sends a running training the current list; until ``_listed`` it judges by the previous one."""
         before = driven.watched
         if before is None or live.graph is None or driven.phase is not Phase.RUNNING:
             return
@@ -416,7 +380,7 @@ class Driver:
             driven.coming[live.training.set_watchpoints(_as_sent(live, watched))] = watched
 
     def _listed(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop, number: int) -> None:
-        """A training that runs has the list that was sent to it meanwhile."""
+        """A running training has adopted the list that was sent to it."""
         with self._lock:
             if number not in driven.coming or driven.watched is None:
                 return
@@ -433,7 +397,7 @@ class Driver:
         """Handles one event; a failure of one training must not end the thread."""
         try:
             self._take(happened)
-        except Exception as error:  # noqa: BLE001 - told to people, and the next event is worked on
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next event is handled
             if happened.training is not None:
                 self._broke(self._source.rank_of(happened.training), error)
 
@@ -468,7 +432,7 @@ class Driver:
             self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
     def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop | None) -> None:
-        """Nodes came, for the first time or anew: the training is sent the watchpoints for those that it has now."""
+        """Nodes came, for the first time or anew: the training is sent the watchpoints on its present nodes."""
         if live.graph is None:
             return
         if driven.watched is not None and driven.watched.graph is not live.graph:
@@ -507,7 +471,7 @@ class Driver:
             found = self._file(live, stop, watched, hits) if watched is not None else None
         stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stops.on_hit)
         if self._may_be_by_design(driven, stop, found):
-            if detour is None and watched is not None and found is not None:  # as long as it holds what it read
+            if detour is None and watched is not None and found is not None:  # as long as the training holds the inputs
                 self._keep_evidence(live, stop, watched, found, hits)
             driven.detour = Detour(target)
             self._known_results.forget((live.number, stop.step))  # until the end of the step
@@ -527,7 +491,7 @@ class Driver:
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
     def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop) -> None:
-        """Handles a training that stands before the first run of one more root graph: it has been given its list."""
+        """A training stands before the first run of another root graph; it has its list already."""
         self._count_silent(live, driven, stop, ended=True)
         watched, target = driven.watched, driven.target
         if watched is not None and (count := initial_values(watched, stop.root)):
@@ -541,13 +505,13 @@ class Driver:
 
     @staticmethod
     def _may_be_by_design(driven: DrivenTraining, stop: TrainingStop, found: PairResult | None) -> bool:
-        """Tells whether a training stands inside a step for an Inf of which its end tells whether it is meant."""
+        """Tells whether a training stands inside a step for an Inf that the end of the step may explain."""
         if not stop.node or driven.stops.at_inf or found is None or not _finding(found):
             return False
         return may_be_absorbed(found.hits)
 
     def _judge_grown(self, live: LiveRank, stop: TrainingStop) -> PairResult | None:
-        """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
+        """Judges a step whose end brought nodes that no list covered; None, and counted as unjudged, on failure."""
         try:
             return self._judge_late(live, stop, self._unless_closing)
         except TdbgError as error:
@@ -555,7 +519,7 @@ class Driver:
             return None
 
     def _goes_on(self, live: LiveRank, stop: TrainingStop, target: int | None, stops: HitStops) -> bool:
-        """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
+        """Lets a training go on that stands only for its new nodes; False when something else moved it meanwhile."""
         try:
             return self._go(live, None if target is None else target - stop.ended, stops)
         except TdbgError:
@@ -569,15 +533,15 @@ class Driver:
         found: PairResult,
         hits: tuple[ReceivedHit, ...],
     ) -> PairResult:
-        """Fetches what speaks for the findings while the training stands; the result with what it says of each."""
+        """Fetches the evidence for the findings while the training stands; returns the result with it."""
         try:
             bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits, stop.root)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
             near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
-            found = self._file(live, stop, watched, hits)  # more is known of it, and of what it was made from
-        except TdbgError as error:  # it went on, or away: what came is kept
+            found = self._file(live, stop, watched, hits)  # with the fetched evidence
+        except TdbgError as error:  # the training went on or is gone: fetched tensors are kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
                 self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
         return found
@@ -587,7 +551,7 @@ class Driver:
             raise CancelledError("the session is closing")
 
     def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop) -> None:
-        """Handles a training that came back after steps without watchpoints, or a new one: its past does not matter."""
+        """A training came back after steps without watchpoints, or is new: its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
@@ -610,7 +574,7 @@ class Driver:
             self._file_late(live, driven)
 
     def _file_late(self, live: LiveRank, driven: DrivenTraining) -> None:
-        """Files hits that came one after the other: at operator level each is reported by itself."""
+        """Files hits that came one by one: at operator level each hit has its own report."""
         stop, driven.late = driven.late, None
         with self._lock:
             watched, hits = driven.watched, tuple(driven.reported.values())
@@ -622,10 +586,7 @@ class Driver:
     def _finish_step(
         self, live: LiveRank, driven: DrivenTraining, now: TrainingStop | None, *, over: bool = False
     ) -> None:
-        """Files a step once more that was judged while it ran: what an Inf became is known at its end.
-
-        ``over``: no report of the step comes any more, although no later step has begun.
-        """
+        """Files a step again that was judged while it ran: only its end tells whether an Inf was by design."""
         stop = driven.unfinished
         if stop is None or now is None or (now.ended if over else now.step - 1) < stop.step:
             return
@@ -639,7 +600,7 @@ class Driver:
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.step, result=found))
 
     def _file_all(self) -> None:
-        """Files what waits, as nothing more has come."""
+        """Files waiting hits, as no event follows for now."""
         for live in self._source.all():
             driven = self._of(live)
             if driven.late is not None or driven.unfinished is not None:
@@ -650,7 +611,6 @@ class Driver:
                     self._broke(live, error)
 
     def _missed(self, training: TrainingProcess) -> None:
-        """Reports came faster than they could be taken in."""
         self._source.unjudged(
             self._source.rank_of(training).number, "reports that came faster than they could be read", 1
         )
@@ -663,7 +623,7 @@ class Driver:
     def _file(
         self, live: LiveRank, stop: TrainingStop, watched: GivenWatchpoints, hits: Iterable[ReceivedHit]
     ) -> PairResult:
-        """Keeps what a training found at a stop; what was known of a tensor stays when it is reported once more."""
+        """Keeps what a training found at a stop; earlier hits of the step on other tensors stay."""
         pair, received = (live.number, stop.step), list(hits)
         if watched.graph is live.graph:
             received = with_statistics(watched.graph, live.kept(stop.step), received, stop.root)
@@ -677,7 +637,7 @@ class Driver:
             self._of(live).unfinished = stop if stop.node else None
         first = _begins(live, stop.step, stop.root)
         judgement = judgement_of(live.number, stop, watched, received, self._source.notice, first=first)
-        if watched.graph is not live.graph:  # its rows are not those of now
+        if watched.graph is not live.graph:  # row numbers differ
             return judgement.result()
         by_design = 0
         if len(judgement.hits):
@@ -701,7 +661,7 @@ class Driver:
     def _keep_judged(
         self, live: LiveRank, stop: TrainingStop, watched: GivenWatchpoints, judgement: TrainingJudgement
     ) -> None:
-        """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
+        """Keeps which tensors of a step with hits were clean, and the clean parameters of the steps before."""
         if stop.step > START:
             driven = self._of(live)
             for step in live.last_runs(stop.step):
@@ -710,7 +670,7 @@ class Driver:
         live.keep_judged(watched.graph, stop.step, judgement.clean, unfinished=bool(stop.node))
 
     def keep_last(self) -> None:
-        """Keeps of trainings that had nothing to say that the last step was clean: nothing else is known of them."""
+        """For trainings without findings, keeps that the last step was clean: nothing else is known of them."""
         self.settle()
         for live in self._source.all():
             driven = self._of(live)
@@ -721,7 +681,7 @@ class Driver:
 
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: GivenWatchpoints) -> None:
-        """Keeps that a training said nothing of a step: the parameters were clean that its list looked at."""
+        """Keeps that the watched parameters were clean in a step of which the training reported nothing."""
         silent = driven.since is not None and step > max(driven.since, driven.found_at)
         from_the_start = step == START and driven.knows_writes
         if step not in live.judged() and (silent or from_the_start):
@@ -731,7 +691,7 @@ class Driver:
     def _count_silent(
         self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop | None, *, ended: bool = False
     ) -> None:
-        """Accounts for steps that a training judged and had nothing to say about."""
+        """Accounts for the steps that a training judged without a hit."""
         if stop is None:
             return
         watched = driven.watched
@@ -786,7 +746,7 @@ class Driver:
         return f"rank {live.number}: {words[event]}" if event in words else ""
 
 
-_PHASES: Final = {  # it counts as stopped when the results of its step are there: see ``_stopped``
+_PHASES: Final = {  # STOPPED is missing: ``_stopped`` sets it when the results of the step are there
     Event.RUNNING: Phase.RUNNING,
     Event.LOST: Phase.LOST,
     Event.DONE: Phase.DONE,
@@ -799,12 +759,12 @@ def _as_sent(live: LiveRank, watched: GivenWatchpoints) -> list[RemoteWatchpoint
 
 
 class StepKind(NamedTuple):
-    """What tells which tensors a silent training looked at in a step.
+    """Determines which tensors a silent training looked at in a step.
 
     Attributes:
         root: the root graph that ran; None: all of them.
-        begins: no step before ran that graph.
-        remembered: the training had the expressions of the list at the step before, too.
+        begins: whether no step before ran that graph.
+        remembered: whether the training had the expressions of the list at the step before, too.
     """
 
     root: int | None
@@ -813,10 +773,10 @@ class StepKind(NamedTuple):
 
 
 def _kinds_of_steps(live: LiveRank, steps: range, *, remembered: bool) -> Counter[StepKind]:
-    """How many of some steps are of each kind; ``remembered`` is of the first one."""
+    """Counts some steps by kind; ``remembered`` applies to the first step."""
     first, rest = steps[0], steps[1:]
     kinds = Counter([_kind_of_step(live, first, remembered=remembered)])
-    if rest and live.root(first) is None and live.root(rest[-1]) is None:  # it has one network, or nobody knows
+    if rest and live.root(first) is None and live.root(rest[-1]) is None:  # one network, or unknown
         kinds[_kind_of_step(live, rest[0], remembered=True)] += len(rest)
         return kinds
     return kinds + Counter(_kind_of_step(live, step, remembered=True) for step in rest)
@@ -828,7 +788,6 @@ def _kind_of_step(live: LiveRank, step: int, *, remembered: bool) -> StepKind:
 
 
 def _begins(live: LiveRank, step: int, root: int | None) -> bool:
-    """Tells whether no step before ran the root graph that ran in a step."""
     return step <= START + 1 or (root is not None and live.run_before(root, step) <= START)
 
 
@@ -841,10 +800,7 @@ def _lacks_nodes(live: LiveRank, stop: TrainingStop) -> bool:
 
 
 def _that_counts(before: ReceivedHit, hit: ReceivedHit, *, again: bool) -> ReceivedHit:
-    """Returns which of two hits on a tensor in a step counts; ``again``: the second judges the first pass once more.
-
-    The first pass counts, but for an Inf that may have passed on a mask, where a later pass has NaN.
-    """
+    """The first pass of a step counts, unless a later pass has NaN and the first only Inf that a mask may pass on."""
     first, later = (hit, before) if again else (before, hit)
     if first.stats is None or later.stats is None:
         return hit
@@ -860,14 +816,13 @@ def _finding(result: PairResult) -> bool:
 
 
 def _doubtful(result: PairResult | None) -> bool:
-    """Tells whether a step has a finding, or a tensor that could not be judged."""
     wrong = (Verdict.FINDING, Verdict.BLOCKED, Verdict.CANNOT_JUDGE)
     return result is None or any((result.hits.verdict == each).any() for each in wrong)
 
 
 @contextmanager
 def _running(driven: DrivenTraining) -> Iterator[None]:
-    """Marks a training as running, unless it cannot be told to run: its next stop may come before the call returns."""
+    """Marks a training as running before the call, since its next stop may come before the call returns."""
     before, driven.phase = driven.phase, Phase.RUNNING
     try:
         yield
@@ -877,11 +832,11 @@ def _running(driven: DrivenTraining) -> Iterator[None]:
 
 
 def _ignore_rank(_: int) -> None:
-    """Does nothing: events are not wanted."""
+    """Does nothing."""
 
 
 def _ignore(_: str) -> None:
-    """For a judgement without hits, which has nothing to complain of."""
+    """Does nothing: a judgement without hits has no notices."""
 
 
 def _stop_text(live: LiveRank, stop: TrainingStop, found: PairResult | None) -> str:
@@ -891,6 +846,5 @@ def _stop_text(live: LiveRank, stop: TrainingStop, found: PairResult | None) -> 
 
 
 def unknown_rank(rank: int, there: Iterable[int]) -> TdbgError:
-    """The error of a rank that no training has."""
     listed = ", ".join(map(str, there))
     return TdbgError(f"no training has rank {rank}", hint=f"there is rank {listed}" if listed else "none has come yet")

@@ -1,4 +1,4 @@
-"""What happens to the trainings of a session: what listeners are told, and the queue in which it is worked through."""
+"""Events of the trainings of a session: what listeners are told, and the queue that handles reports in order."""
 
 from __future__ import annotations
 
@@ -26,20 +26,16 @@ from tui_debugger.text.tensors import step_text
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """The state of one training, as far as its events were worked through.
+    """The state of one training after the events that were handled.
 
     Attributes:
-        rank: its rank in this session: its own, or the next free number when another has that.
-        info: who it is.
-        phase: what it is doing.
+        rank: its rank in this session: its own, or the next free number when another training has that.
         stop: where it stopped last; None before the first stop.
-        graph: whether its graph is there: only then it has nodes.
-        remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
-        passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
-        ended: the step that it ended last, as far as was heard; ``wire.START`` before one did.
-        cause: what ended it before its time, as it said itself; empty: nothing did, or it said nothing.
-        fetched: bytes of values and statistics that came from it so far.
-        kept: bytes of them that are still in the spool.
+        remaining: steps that it is yet to run; None: until a hit; 0 when it stands.
+        fetched, kept: bytes of values and statistics that came so far, and those that are still in the spool.
+        passed: the last step that ended and was handled, also while it runs; None before the first stop.
+        ended: the last step known to have ended; ``wire.START`` before the first step ended.
+        cause: the error that ended it early, as it reported itself; empty: none.
     """
 
     rank: int
@@ -56,7 +52,7 @@ class LiveState:
 
     @property
     def ending(self) -> str:
-        """How it ended before its time: ``ended in step 4 (RuntimeError: ...)``; empty where it did not."""
+        """How the training ended early: ``ended in step 4 (RuntimeError: ...)``; empty when it did not."""
         if self.phase is Phase.LOST:
             after = f"after step {step_text(self.ended)}" if self.ended > START else "before a step ended"
             return f"was lost {after}: it did not say that it ends (killed, crashed, or the connection broke)"
@@ -66,7 +62,7 @@ class LiveState:
 
     @property
     def step(self) -> int | None:
-        """The step that it stands after (or in); ``wire.START`` before the first, None before the first stop."""
+        """The step at or in which the training stands; ``wire.START`` before the first, None before the first stop."""
         return self.stop.step if self.stop is not None else None
 
 
@@ -75,14 +71,14 @@ class LiveKind(Enum):
 
     CONNECTED = "connected"
     GRAPH = "graph"
-    """Its nodes are there, or were read anew: ``LiveSession.ranks`` has it."""
+    """Its nodes are there, or were read anew; ``LiveSession.ranks`` has the rank."""
     STOPPED = "stopped"
     """The training waits at a new stop; the results of its step are in ``known``."""
     HITS = "hits"
-    """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
+    """Hits came while the training runs, or in a recheck; they are in ``known`` as well."""
     RUNNING = "running"
     LISTED = "listed"
-    """The training runs, and judges by the list of watchpoints as it is now from its next step on."""
+    """The training runs, and judges by the current list of watchpoints from its next step on."""
     LOST = "lost"
     BACK = "back"
     DONE = "done"
@@ -96,17 +92,14 @@ class LiveKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """Something happened.
+    """Something happened to a training.
 
     Attributes:
-        kind: what.
-        rank: of which training; None when it is of none that has a rank here.
-        text: one line for people, may be empty.
-        step: for ``STOPPED`` and ``HITS`` the step whose result is there.
+        rank: None for a client without a rank in this session.
+        step: for ``STOPPED`` and ``HITS`` the step that has a result.
         count: for ``STOPPED`` the number of the stop: see ``TrainingStop.count``.
-        ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
-            there.
-        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
+        ended: for ``STOPPED`` and ``HITS`` the last step that had ended: no report of steps up to it follows.
+        result: for ``STOPPED`` and ``HITS`` the findings of that step so far; None when it was not judged.
     """
 
     kind: LiveKind
@@ -119,16 +112,16 @@ class LiveEvent:
 
 
 _MOST: Final = 1024
-"""Events that wait; what does not fit is made up for by looking at all trainings."""
+"""Events that may wait; after an overflow all trainings are looked at."""
 _SLOWEST: Final = 10.0
-"""Seconds that a training waits for room in the queue before what it found is counted as lost."""
+"""Seconds that a training waits for room in the queue before its report counts as lost."""
 _PATIENCE: Final = 5.0
-"""Seconds that ``close`` waits for the event that is being worked on."""
+"""Seconds that ``close`` waits for the event that is being handled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event with where the training stood, what it reported, and the number of its list, when it came."""
+    """An event with the stop, the hits, and the list number of the training when the event came."""
 
     training: TrainingProcess | None
     event: Event
@@ -138,7 +131,7 @@ class Happened:
 
 
 class EventQueue:
-    """Listens to trainings, and has what they say handled in a thread of its own, in order."""
+    """Listens to trainings, and handles their events in order, in a thread of its own."""
 
     def __init__(
         self,
@@ -150,15 +143,10 @@ class EventQueue:
         *,
         renew: Callable[[], None],
     ) -> None:
-        """Starts to listen.
+        """Starts to listen; every callback runs in the thread of the queue, except ``missed``.
 
-        Args:
-            trainings: the server.
-            handle: called for each event, in the thread of the queue.
-            resync: called there when events were lost: looks at all trainings.
-            idle: called there when all that came was worked on.
-            missed: called when the report of a training had to be dropped.
-            renew: called there when ``wake`` was.
+        ``resync`` is called after events were lost, ``idle`` when all events were handled, ``renew`` after ``wake``,
+        and ``missed`` when the report of a training was dropped, in the thread that reports it.
         """
         self._renew = renew
         self._awake = threading.Event()
@@ -172,22 +160,21 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Tells whether all that came was worked on, and told."""
+        """Whether all events were handled and their listeners told."""
         return not self._queue.unfinished_tasks
 
     def wake(self) -> None:
-        """Has ``renew`` called soon. Never waits: where the queue is full, its thread is awake."""
+        """Has ``renew`` called soon. Never waits: when the queue is full, its thread is awake anyway."""
         self._awake.set()
         with suppress(queue.Full):
             self._queue.put_nowait(True)
 
     def wait_until_idle(self, limit: float) -> None:
-        """Waits until that is so, in any thread but that of the queue."""
+        """Waits for ``idle``; not from the thread of the queue."""
         with self._queue.all_tasks_done:
             self._queue.all_tasks_done.wait_for(lambda: self.idle, limit)
 
     def close(self) -> None:
-        """Ends it; what waits is not worked on any more."""
         self._end()
         self._closed.set()
         with suppress(queue.Full):  # then the thread is awake
@@ -201,7 +188,7 @@ class EventQueue:
         stop, listed = (training.stop, training.listed) if training is not None else (None, 0)
         happened, block = Happened(training, event, stop, tuple(hits), listed), reports or event is Event.LISTED
         try:
-            # What was found must not be lost: a training that reports faster than this works waits a little.
+            # Reports must not be lost: a training that reports faster than the queue works has to wait.
             self._queue.put(happened, block=block, timeout=_SLOWEST)
         except queue.Full:
             self._lost.set()

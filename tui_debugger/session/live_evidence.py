@@ -1,8 +1,4 @@
-"""Fetches the evidence for the origins of a step while the training stands there to be asked.
-
-A step further the training has let it go. In this order: the origins with all their inputs, the other findings with
-theirs, in the order of time; statistics of all of it, values as far as there is room.
-"""
+"""Fetches the evidence for the origins of a step while the training stands: after the next step it is gone."""
 
 from __future__ import annotations
 
@@ -22,19 +18,12 @@ from tui_debugger.live.rank import BATCH, LiveRank, ReceivedStep
 from tui_debugger.model import Progress, ProgressFn, Verdict
 
 MOST_HITS: Final = 1024
-"""The number of findings of a step that are kept with what speaks for them."""
+"""Findings of a step whose evidence is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of what may be fetched.
-
-    Attributes:
-        tensors: so many.
-        nbytes: bytes of values.
-        largest: bytes of one tensor.
-        seconds: after that no further request is made.
-    """
+    """The limits of a fetch: tensors, bytes of values, bytes of one tensor, seconds until the last request."""
 
     tensors: int
     nbytes: int
@@ -43,14 +32,14 @@ class Budget:
 
 
 AT_STOPS: Final = Budget(2048, 32 << 20, 8 << 20, 2.0)
-"""At every stop with findings: so little that nobody waits for it."""
+"""At every stop with findings: small enough that nobody has to wait."""
 
 Place = tuple[int, int]
 """A step, and the number of a tensor in the graph."""
 
 
 def evidence(live: LiveRank, measurements: Measurements, step: int, hits: HitList) -> list[Place]:
-    """The tensors of the findings of a step and all that they were made from, most wanted first."""
+    """The tensors of the findings of a step and the tensors that they were made from: origins first, then by time."""
     found = hits.with_verdict(Verdict.FINDING)
     chosen = [hit for hit in found[:MOST_HITS] if hit.origin]
     chosen += [hit for hit in found[:MOST_HITS] if not hit.origin]
@@ -73,7 +62,6 @@ def evidence(live: LiveRank, measurements: Measurements, step: int, hits: HitLis
 
 
 def outputs(live: LiveRank, step: int, row: int) -> Iterator[Place]:
-    """The outputs of a node."""
     graph, slot = live.graph, 0
     while graph is not None and (place := graph.place(row, slot)) >= 0:
         yield step, place
@@ -81,20 +69,12 @@ def outputs(live: LiveRank, step: int, row: int) -> Iterator[Place]:
 
 
 def statistics(live: LiveRank, places: Iterable[Place], budget: Budget, progress: ProgressFn) -> None:
-    """Fetches statistics; those that are here already are not asked for again.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Fetches statistics that are not here yet."""
     _fetch(live.fetch_statistics, list(places)[: budget.tensors], _until(budget, progress))
 
 
 def values(live: LiveRank, places: Sequence[Place], budget: Budget, progress: ProgressFn) -> None:
-    """Fetches values, most wanted first, as far as the budget goes; of some that are too large smaller ones follow.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Fetches values in the order of ``places``; a tensor beyond the budget is skipped, smaller ones may follow."""
     chosen, left = [], budget.nbytes
     kept = {step: live.kept(step) for step in {step for step, _ in places}}
     for step, place in places[: budget.tensors]:
@@ -108,7 +88,7 @@ def values(live: LiveRank, places: Sequence[Place], budget: Budget, progress: Pr
 def _fetch(
     ask: Callable[[int, Sequence[int], ProgressFn], object], places: Sequence[Place], progress: ProgressFn
 ) -> None:
-    """Asks for places, some at a time, in their order as far as they are of one step."""
+    """Asks for places in batches, grouped by step within a batch."""
     for start in range(0, len(places), BATCH):
         part = places[start : start + BATCH]
         for step in dict.fromkeys(of for of, _ in part):
@@ -119,19 +99,17 @@ def _fetch(
 def _asked(
     ask: Callable[[int, Sequence[int], ProgressFn], object], step: int, places: Sequence[int], progress: ProgressFn
 ) -> bool:
-    """Asks; whether it makes sense to ask on."""
+    """Asks for places; False when there is no time for further requests."""
     try:
         ask(step, places, progress)
     except _TooLateError:
         return False
-    except (UnsupportedError, LostError, NotStoppedError):  # what it cannot say, or does not hold
+    except (UnsupportedError, LostError, NotStoppedError):  # the training cannot answer, or does not hold the tensor
         return True
     return True
 
 
 class _TooLateError(CancelledError):
-    """The time is over."""
-
     def __init__(self) -> None:
         super().__init__("no time is left")
 

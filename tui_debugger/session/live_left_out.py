@@ -1,4 +1,4 @@
-"""Gradients that a gradient scaler left out: the training judged them, and let their NaN and Inf pass."""
+"""Gradients of steps that a gradient scaler skipped: the training judged them, and accepted their NaN and Inf."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ SCALER: Final = frozenset({"GradScaler"})
 def left_out(
     live: LiveRank, measurements: Measurements, step: int, progress: ProgressFn = no_progress
 ) -> Mapping[int, frozenset[str]]:
-    """The places of a step that hold NaN or Inf and are no findings, because a gradient scaler left the step out.
+    """The places of a step that hold NaN or Inf without being findings, because a gradient scaler skipped the step.
 
-    Our client for PyTorch knows that and keeps silent of them. So what came of them without a finding tells it here:
-    where that holds of gradients, it also holds of what the scaler and the program computed of these.
-
-    Raises:
-        CancelledError: from ``progress``.
+    Our client for PyTorch knows skipped steps and reports no findings of them. So bad gradients that came without a
+    finding reveal such a step; then bad values that the scaler and the program computed from the gradients are no
+    findings either.
     """
     kept, graph, flow = live.kept(step), live.graph, measurements.flow
     table = flow.table(step) if kept is not None else None

@@ -1,4 +1,4 @@
-"""Finds a node, and a slot of it, by what a person typed."""
+"""Finds a node, and a slot of it, by the text that a user typed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
 _ROLE = re.compile(rf"(?:in|input|out|output|param)(?::?\d{{1,5}})?{_ROUND}")
 _MOST = 10
-"""Candidates that are named."""
+"""Candidates that are named in an error."""
 _LIKELY = 64
-"""Names that share the most with the text: only these are compared letter by letter."""
+"""Names that share the most letter groups with the text: only these are compared letter by letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSlots:
-    """The tensors of a node that are wanted.
+    """The wanted tensors of a node.
 
     Attributes:
         role: ``in``, ``out`` or ``param``; empty for all.
         slot: number of the input or output; None for all.
-        round: which writing of the step, from 1; 0 for the newest one.
+        round: which round of the step, from 1; 0 for the newest.
     """
 
     role: str = ""
@@ -46,11 +46,9 @@ class NamedSlots:
     round: int = 0
 
     def covers(self, row: TensorRow) -> bool:
-        """Tells whether a tensor is wanted, among those of the round."""
         return self.role in ("", row.role) and self.slot in (None, row.slot)
 
     def __str__(self) -> str:
-        """``out 0``, ``in``, ``out 0#1``."""
         return (self.role if self.slot is None else f"{self.role} {self.slot}") + (
             f"#{self.round}" if self.round else ""
         )
@@ -58,14 +56,7 @@ class NamedSlots:
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A node, and which of its tensors.
-
-    Attributes:
-        node: canonical id.
-        graph: name of its graph.
-        rows: node row in every rank that has the node.
-        asked: the wanted tensors.
-    """
+    """A node and the wanted tensors of it; ``rows`` holds its node row in every rank that has the node."""
 
     node: str
     graph: str
@@ -74,29 +65,19 @@ class FoundNode:
 
 
 def no_such_tensor(found: FoundNode, there: Iterable[TensorRow], what: str = "") -> TdbgError:
-    """The error when a node has nothing of what was asked for; says what it has.
-
-    Args:
-        found: the node, and what was asked for.
-        there: its tensors at the steps that were looked at.
-        what: what is wrong, where it is something else than that.
-    """
+    """The error when a node has no tensor that was asked for; lists the tensors (``there``) that it has."""
     slots = dict.fromkeys(f"{row.role}:{row.slot}{round_text(row.key.round)}" for row in there)
     hint = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
     return TdbgError(what or f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=hint)
 
 
 def is_slot(text: str) -> bool:
-    """Tells whether a text says which tensor of a node: ``out:0``, ``in``, ``param:1``."""
+    """Tells whether a text names a tensor of a node: ``out:0``, ``in``, ``param:1``."""
     return _ROLE.fullmatch(text.strip()) is not None
 
 
 def split_slot(text: str) -> tuple[str, NamedSlots]:
-    """Takes ``NODE[:slot]`` apart: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
-
-    Also ``out``, ``param``, and the long words ``input`` and ``output``. ``#1`` at the end is the first round of a step
-    in which the tensor was written several times.
-    """
+    """Splits ``NODE[:slot][#round]``: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs."""
     match = _SLOT.fullmatch(text)
     if match is None:
         return text, NamedSlots()
@@ -108,18 +89,11 @@ def split_slot(text: str) -> tuple[str, NamedSlots]:
 
 
 class UnknownNodeError(TdbgError):
-    """No node is called like that."""
+    """No node has this name."""
 
 
 def find_in(run: DiagnosedRun, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> FoundNode:
-    """The one node that a text means, in every one of some ranks that has it: see ``find_node``.
-
-    Where nodes are known from what was dumped only, a step after the first may have some of its own: all steps are
-    read before it is said that there is no such node.
-
-    Raises:
-        TdbgError: no node, or several; the hint names candidates.
-    """
+    """``find_node`` in some ranks; where only dumped tensors name nodes, all steps are listed before it fails."""
     chosen = list(ranks)
 
     def found() -> FoundNode:
@@ -140,20 +114,13 @@ def find_in(run: DiagnosedRun, ranks: Iterable[int], text: str, progress: Progre
 
 
 def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> FoundNode:
-    """The one node that a text means, in every rank that has it.
+    """The one node that a text (``NODE[:slot][#round]``) means, in every rank that has it.
 
-    In this order: the exact id (or ``graph/id``, or the path in the tree); else the id as it is printed, with
-    pictures for control characters, or without its middle (``Default/…/Div-op385``); else the end of an id or path
-    after a slash; else any part of an id, then in any case; else any part of a path in any case. Nodes that only
-    route values are found by their exact id alone.
-
-    Args:
-        tables: node table by rank.
-        scope: mask over node rows by rank: the nodes that may be meant.
-        text: ``NODE[:slot][#round]``.
-
-    Raises:
-        TdbgError: no node, or several; the hint names candidates.
+    The attempts in their order: the exact id (or ``graph/id``, or the path in the tree); the id as it is printed, with
+    pictures for control characters, or without its middle (``Default/…/Div-op385``); the end of an id or path after a
+    slash; any part of an id; any part in any case; any part of a path in any case. Nodes that only route values match
+    their exact id alone. ``scope`` is by rank a mask over node rows. TdbgError: no node, or several; the hint names
+    candidates.
     """
     name, asked = split_slot(text)
     whole = (
@@ -184,7 +151,7 @@ def _exact(table: NodeTable, scope: Mask, text: str) -> list[int]:
 
 
 def _printed(table: NodeTable, scope: Mask, text: str) -> list[int]:
-    if text.isascii() and "\\" not in text:  # holds nothing that clean() puts in the place of something else
+    if text.isascii() and "\\" not in text:  # clean() changed no character
         return []
     rows = _rows(table, scope, lambda name, _: text.endswith(clean(name)))
     return [
@@ -195,7 +162,7 @@ def _printed(table: NodeTable, scope: Mask, text: str) -> list[int]:
 
 
 def _without_middle(table: NodeTable, scope: Mask, text: str) -> list[int]:
-    """The nodes that a narrow terminal shows like this."""
+    """The nodes that a narrow terminal abbreviates to this text."""
     if CUT not in text:
         return []
     parts = text.split(CUT)
@@ -253,10 +220,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _close(names: Iterable[str], text: str) -> list[str]:
-    """Names whose end looks like the text, the most similar first.
-
-    Comparing letters is slow, so only names that share most groups of three letters with the text are compared.
-    """
+    """Names whose end looks like the text, the most similar first; only names with common letter groups are tried."""
     needle = text.rpartition("/")[2].lower()
     groups = {needle[i : i + 3] for i in range(max(1, len(needle) - 2))}
     ends = [(name.rpartition("/")[2].lower(), name) for name in names]

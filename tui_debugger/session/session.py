@@ -1,4 +1,4 @@
-"""The façade: an open run with its steps, nodes, watchpoints and checks, and what opens a dump as one."""
+"""The façade: an open run with its steps, nodes, watchpoints and checks; ``open_dump`` opens a dump as a session."""
 
 from __future__ import annotations
 
@@ -76,14 +76,11 @@ from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recom
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_BYTES = 4 << 20
-"""Source files above this size are not read: no program is that long, a wrong path may be."""
+"""Larger source files are not read: no program is that long, but a wrong path may lead to one."""
 
 
 def mapped_paths(path: str, source_map: Sequence[tuple[str, str]]) -> list[Path]:
-    """Local candidates for a path of the training machine, best first.
-
-    Every ``OLD=NEW`` whose OLD is the path or a directory above it gives a candidate; then the path itself.
-    """
+    """Local candidates for a path of the training machine, best first: replaced OLD=NEW prefixes, then the path."""
     candidates = []
     for old, new in source_map:
         base = old.rstrip("/")
@@ -110,13 +107,7 @@ def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: i
 
 
 class VerifiedIndex(NamedTuple):
-    """The result of measuring everything again and comparing it with the index.
-
-    Attributes:
-        right: tensors of which it was right.
-        unread: tensors whose files cannot be read any more.
-        lie: the file of which it was not right; empty: there is none.
-    """
+    """Counts of right entries and of unreadable tensors, and the file (``lie``) whose entry was wrong, if any."""
 
     right: int
     unread: int
@@ -127,12 +118,9 @@ class Session:
     """The façade of the headless core. Methods may be called from any thread; slow ones take ``progress``.
 
     Attributes:
-        source: where the tensors come from.
-        watchpoints: the list, kept in ``store`` when one is given.
-        contents: what tells whether two tensors hold the same.
+        contents: tells whether two tensors have equal contents.
         asked: the ranks and steps that are asked for: unreadable parts of others do not matter.
-        recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
-        settings: what is wrong with environment variables that say how to work.
+        settings: problems of environment variables.
     """
 
     def __init__(
@@ -145,15 +133,11 @@ class Session:
         index: DiskCache | None = None,
         enter_environments: bool = False,
     ) -> None:
-        """Cheap: nothing is read before it is asked for.
+        """Cheap: nothing is read before it is asked for. ``close`` closes ``source``, ``workers`` and ``index``.
 
-        Args:
-            source: an open source; ``close`` closes it.
-            store: keeps the watchpoints between sessions; None keeps nothing.
-            source_map: (OLD, NEW) prefixes of source paths, tried in order.
-            workers: where tensors are measured, ``close`` closes them; None measures in the calling thread.
-            index: remembers what was measured for later sessions, ``close`` closes it; None remembers nothing.
-            enter_environments: the inventory also walks installed environments, caches and object stores.
+        ``store`` keeps the watchpoints and ``index`` the measurements between sessions; without ``workers`` tensors are
+        measured in the calling thread. ``source_map`` holds (OLD, NEW) prefixes of source paths, tried in order.
+        ``enter_environments`` lets the inventory walk installed environments, caches and object stores.
         """
         self.source = source
         self.asked = AskedPart()
@@ -176,17 +160,13 @@ class Session:
 
     @property
     def workers(self) -> MeasureWorkers:
-        """The processes that do long work on tensors."""
         return self._workers
 
     # -- the run -----------------------------------------------------------------------------------
 
     @property
     def info(self) -> RunInfo:
-        """Returns what was found, what its layout cannot show, and what went wrong with the workers.
-
-        What the inventory did not enter is named once it was taken.
-        """
+        """The facts of the run, the limits of its layout, and notices, including those of workers and inventory."""
         info = self.source.info
         shows = shown_by(self.source)
         if shows is None:
@@ -202,17 +182,16 @@ class Session:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """``info.notices``, without asking what the layout cannot tell."""
+        """``info.notices``, without the cost of finding the limits of the layout."""
         own = (*filter(None, [self.scope.text]), *self.settings, *filter(None, [self.watchpoints.problem]))
         return grouped_notices((*own, *self.source.info.notices, *self.inventory.notices, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
-        """Returns what the source can do beyond reading."""
         return self.source.capabilities
 
     def open(self, progress: ProgressFn = no_progress, *, tree: bool = True) -> None:
-        """Does the slow part of opening: finds the ranks and loads the first rank's nodes, for a screen their tree."""
+        """Does the slow part of opening: finds the ranks, loads the first rank's nodes and, if asked, their tree."""
         ranks = self.ranks()
         if ranks:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
@@ -222,38 +201,28 @@ class Session:
 
     @property
     def inventory(self) -> Inventory:
-        """Returns the entries under PATH that no reader claimed, as far as ``take_inventory`` has looked."""
         return self._inventory.taken
 
     def take_inventory(self, progress: ProgressFn = no_progress) -> Inventory:
-        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed."""
         return self._inventory.take(self.source, progress)
 
     def another(self, path: Path) -> Session:
-        """Opens another run, to compare with; the caller closes it.
-
-        Raises:
-            NotADumpError: nothing recognisable at the path.
-        """
+        """Opens another run, to compare with; the caller closes it."""
         return open_dump(path, workers=MeasureWorkers(jobs=1), remember=False)
 
     @property
     def scope(self) -> Scope:
-        """The part of the run below the opened path, which limits ranks, steps and tensors of the session."""
         return self.source.scope
 
     @property
     def around(self) -> ListedRun:
-        """The whole run, for context such as the step before, which may lie outside of the opened path."""
+        """The whole run, for context outside of the opened path, such as the step before."""
         return self.source
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """The only rank and the only step that a path into a run names, where a screen begins; None: there are more."""
+        """The only rank and the only step of a path into a run, where a screen begins; None where there are several."""
         ranks = [] if self.scope.whole else list(self.ranks())
         if len(ranks) != 1:
             return None, None
@@ -261,7 +230,6 @@ class Session:
         return ranks[0], steps[0] if len(steps) == 1 else None
 
     def ranks(self) -> Sequence[int]:
-        """Ranks, ascending."""
         return self.scope.ranks(self.source)
 
     def steps(self, rank: int) -> Sequence[int]:
@@ -277,10 +245,7 @@ class Session:
         return [run for run in runs if run.step in steps]
 
     def before(self, key: TensorKey) -> TensorKey | None:
-        """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
-
-        None when no run came before. Whether it was dumped is not asked.
-        """
+        """The tensor with the previous value (of a shared weight maybe in another graph); None without earlier run."""
 
         def found() -> TensorKey | None:
             flow = self.flow(key.rank)
@@ -302,7 +267,7 @@ class Session:
         return (*noted, *(each for each in self._losses.get((rank, step), ()) if each.name not in names))
 
     def run_notes(self, rank: int) -> RunNotes:
-        """All notes of a rank, and under names that say so the losses that were recognised by now; quick."""
+        """All notes of a rank, and the losses that were recognised by now, under names that say so; quick."""
         notes = RunNotes(self.notes(rank).all())
         names = set(notes.names())
         found = [(step, losses) for (of, step), losses in list(self._losses.items()) if of == rank]
@@ -319,20 +284,16 @@ class Session:
                 self._losses[rank, step] = retry_when_renumbered(partial(recognised_losses, self, rank, step, progress))
 
     def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]:
-        """The turns of the first and the last run of every dumped step of a rank: see ``model.turns``."""
         return turn_spans(self.source, rank)
 
     def steps_before(self, rank: int, steps: Collection[int]) -> set[int]:
-        """The steps of a rank all of whose runs came before any run of some steps."""
         return steps_before(self.source, rank, steps)
 
     def unreadable(self, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> tuple[UnreadablePart, ...]:
-        """The parts that could not be looked at, of what was ``asked`` for, in the order of their paths.
+        """The parts of what was ``asked`` for that could not be looked at, in the order of their paths.
 
-        Args:
-            pairs: only what belongs to these (rank, step) pairs.
-            graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
-                was told to write is none that it made.
+        ``graph`` includes graph files: they hold no tensor, but a verdict depends on them, for example on whether an
+        operator was told to write an Inf.
         """
         found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
         found = tuple(part for part in found if not is_hidden(part.where))
@@ -359,7 +320,7 @@ class Session:
         return self.source.saved_numbers(rank, step) if isinstance(self.source, NumbersSource) else {}
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place of a rank along each axis of the parallel layout as it was recorded, and in what; else none."""
+        """The place of a rank along each axis of the parallel layout, and the file that recorded it; else nothing."""
         return self.source.parallel_places(rank) if isinstance(self.source, ParallelSource) else ({}, "")
 
     def hosts(self) -> dict[int, str]:
@@ -369,33 +330,25 @@ class Session:
     # -- nodes -------------------------------------------------------------------------------------
 
     def flow(self, rank: int, progress: ProgressFn = no_progress) -> DataFlow:
-        """The data flow of a rank as it is now."""
         return DataFlow(self.source, rank, progress)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """Node table of a rank."""
         return self.source.nodes(rank, progress)
 
     def graph_names(self, ranks: Iterable[int] | None = None) -> tuple[str, ...]:
-        """The graphs of some ranks (None: of all) where one of these has several; else none.
-
-        The name of a node may then be that of two: whoever names one says its graph.
-        """
+        """The graphs of ranks (None: of all) if one of these ranks has several: then a node name may be ambiguous."""
         tables = [self.nodes(rank) for rank in (self.ranks() if ranks is None else ranks)]
         if all(len(table.graphs) < 2 for table in tables):
             return ()
         return tuple(sorted({info.name for table in tables for info in table.graphs}))
 
     def tree(self, rank: int) -> ScopeTree:
-        """The scope tree of a rank's nodes."""
         return self.source.nodes(rank).memo(build_tree)
 
     def stack_index(self, rank: int) -> StackIndex:
-        """Source files and lines of a rank's nodes."""
         return stack_index(self.source.nodes(rank))
 
     def excerpt(self, frame: Frame, context: int) -> SourceExcerpt | None:
-        """Lines around a frame where the file exists on this machine, else None."""
         return read_excerpt(frame, self._source_map, context)
 
     def producers(self, rank: int, row: int) -> list[tuple[int, int]]:
@@ -407,23 +360,14 @@ class Session:
         return self.flow(rank).consumers(row)
 
     def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets watchpoints cover nodes of ``scope`` only (None: all); what lies outside counts as skipped.
-
-        Raises:
-            BadQueryError: a regular expression that does not compile.
-        """
+        """Lets watchpoints cover nodes of ``scope`` only (None: all); BadQueryError for a wrong regular expression."""
         self._selections.restrict(scope)
 
     def in_scope(self, rank: int) -> Mask:
-        """Node rows that ``restrict`` left."""
         return self._selections.in_scope(self.nodes(rank))
 
     def select(self, rank: int, query: NodeQuery, step: int | None = None) -> Mask:
-        """Node rows that a query keeps, its watched and hit parts included.
-
-        Raises:
-            BadQueryError: a regular expression that does not compile.
-        """
+        """Node rows that match a query, its watched and hit parts included; BadQueryError for a wrong expression."""
         nodes = self.nodes(rank)
         mask = match(nodes, query)
         if query.watched is not None:
@@ -433,7 +377,6 @@ class Session:
         return mask
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
-        """Node rows of a selection."""
         return self._selections.mask(self.source.nodes(rank), selection)
 
     def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]:
@@ -459,7 +402,7 @@ class Session:
         row: int,
         round: int = 0,  # noqa: A002 - see TensorKey
     ) -> CallArguments | None:
-        """Returns what a node was called with, tensors by input slot; None where the run does not say."""
+        """The arguments of a node's call, tensors by input slot; None where the run does not record them."""
         return self.source.arguments(rank, step, row, round)
 
     def tensor_rows(
@@ -471,49 +414,35 @@ class Session:
         *,
         every: bool = False,
     ) -> tuple[TensorRow, ...]:
-        """Inputs, outputs and parameters of a node at a step, in its newest or another run; lists, reads nothing.
-
-        With ``every`` also what its earlier runs within the step read and wrote.
-        """
+        """Lists a node's inputs, outputs and parameters in its newest or another round; ``every``: and earlier ones."""
         hits_of = self._hits_at((rank, step))
         return retry_when_renumbered(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
-        """The row of one tensor as an output (or input) of its own node; not measured yet.
-
-        Raises:
-            UnreadableTensorError: the run has no such node.
-        """
+        """The unmeasured row of one tensor at its own node; UnreadableTensorError when the run has no such node."""
         return retry_when_renumbered(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
 
     def _hits_at(self, pair: Pair) -> HitsOf:
         return hits_in(self._checks.known_results.latest(pair))
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
-        """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
+        """The rows (all of one rank) with dtype, shape, and statistics or an error."""
         if not rows:
             return ()
         rank = rows[0].key.rank
         return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
-        """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
-
-        Raises:
-            UnreadableTensorError: it was not dumped, or its file is broken.
-        """
+        """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
         return opened(key, retry_when_renumbered(lambda: self.spec(key)))
 
     def file_state(self, key: TensorKey) -> FileState | None:
-        """Returns what is different once a tensor has other values; None while it has none here. For who shows values.
-
-        From now on ``refresh`` also tells when its file is written over, which leaves no trace in a directory.
-        """
+        """A state that changes with the tensor's values; ``refresh`` then also notices when the file is overwritten."""
         spec = retry_when_renumbered(lambda: self.spec(key))
         return None if spec is None else self._follower.file_state(key, spec)
 
     def spec(self, key: TensorKey) -> ReadSpec | None:
-        """Tells how to read a tensor; None when its values were not dumped."""
+        """How to read a tensor; None when its values were not dumped."""
         flow = self.flow(key.rank)
         table = flow.table(key.step)
         index = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round).index
@@ -525,11 +454,10 @@ class Session:
         self._own_cache = StatsCache()
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
-        """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
         return OutputTensors(self._of_own_graph(rank, progress))
 
     def sweep(self, pairs: Sequence[Pair], choice: TensorChoice | None = None) -> Sweep:
-        """Walks the chosen tensors in scope, lazily: the way to statistics of millions of tensors. See ``Sweep``."""
+        """Walks the chosen tensors in scope lazily, even millions of them."""
 
         def opened(rank: int, step: int, progress: ProgressFn) -> Measurements:
             measurements = self.measurements(rank, progress)
@@ -543,12 +471,7 @@ class Session:
         return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), in_scope, pairs, choice, rows)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
-        """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
-
-        Raises:
-            UnreadableTensorError: the tensor cannot be read.
-            TdbgError: the file exists, lies inside the dump, or cannot be written.
-        """
+        """Writes a tensor as .npy; refuses to overwrite and to write inside the dump."""
         from tui_debugger.session.export_files import save_npy
 
         return save_npy(self.read(key), path, Path(self.info.path))
@@ -556,16 +479,11 @@ class Session:
     # -- checking ----------------------------------------------------------------------------------
 
     def recommended(self, pairs: Sequence[Pair] = (), progress: ProgressFn = no_progress) -> tuple[Watchpoint, ...]:
-        """The recommended watchpoints for the nodes that are known of the first rank, with id 0; add them to use them.
+        """The recommended watchpoints for the known nodes of the first rank, with id 0; add them to use them.
 
-        Args:
-            pairs: what is to be judged. Nodes may appear in later steps and on other ranks only (weights that are
-                recorded now and then, the last stage of a pipeline): the first and the last step of the first and the
-                last of these ranks are listed, and have a say.
-            progress: see ``ProgressFn``.
-
-        Raises:
-            CancelledError: from ``progress``.
+        Some nodes appear only in later steps or on other ranks (weights that are recorded now and then, the last stage
+        of a pipeline). So the first and the last step of the first and the last rank of ``pairs`` are listed, and count
+        as well.
         """
         ranks = self.ranks()
         if not ranks:
@@ -587,7 +505,6 @@ class Session:
         )
 
     def add_recommended(self, pairs: Sequence[Pair] = (), progress: ProgressFn = no_progress) -> int:
-        """Adds the recommended watchpoints that are not in the list yet, see there; returns how many."""
         return self.watchpoints.add_missing(self.recommended(pairs, progress))
 
     def check(
@@ -596,10 +513,10 @@ class Session:
         progress: ProgressFn = no_progress,
         on_result: Callable[[CheckResult], None] | None = None,
     ) -> CheckResult:
-        """Checks (rank, step) pairs with the enabled watchpoints; what is known and fresh is not judged again.
+        """Checks (rank, step) pairs with the enabled watchpoints; fresh results are not judged again.
 
-        ``progress`` may raise CancelledError: the result then holds what was finished and says so.
-        ``on_result`` gets the result of every finished pair while the rest is still running.
+        When ``progress`` raises CancelledError, the result holds the finished pairs and says so. ``on_result`` gets the
+        result of every finished pair while the rest is still running.
         """
 
         def finished(result: CheckResult) -> None:
@@ -612,11 +529,7 @@ class Session:
         return result
 
     def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
-        """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.
-
-        Args:
-            others: watchpoints whose ids differ; None for the session's own list.
-        """
+        """The checks by the session's own list with all their results, or new ones by ``others`` (distinct ids)."""
         if others is None:
             return self._checks
         fixed = tuple(others)
@@ -631,24 +544,23 @@ class Session:
 
     @property
     def ongoing(self) -> bool:
-        """Tells whether a training goes on, so that more steps will come."""
+        """Whether a training goes on, so that more steps will come."""
         return False
 
     def why_no_previous(self, key: TensorKey) -> str:  # noqa: ARG002 - of trainings that depends on the tensor
-        """Says why the values of the step before are not there."""
         return "this tensor has no previous step"
 
     def so_far(self) -> CheckResult | None:
-        """Returns the last result of every pair that was checked, outdated or not; None where none was."""
+        """The last result of every pair that was checked, outdated or not; None when none was checked."""
         return self._checks.so_far()
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
-        """Tells whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
+        """Tells whether every pair has a fresh result; cheaper than ``known``, which combines the results."""
         return self._checks.fresh(pairs)
 
     @property
     def results_edition(self) -> int:
-        """Another number whenever what is known from checks is different."""
+        """Changes whenever the known results change."""
         return self._checks.known_results.edition
 
     def cost(self, pairs: Sequence[Pair]) -> int:
@@ -696,31 +608,27 @@ class Session:
         self.measurements(rank, progress).look_at(step)
 
     def measurements(self, rank: int, progress: ProgressFn = no_progress) -> Measurements:
-        """Returns records of a rank's tensors with its data flow as it is now; one per question."""
+        """Records of a rank's tensors with its present data flow; make a new one per question."""
 
         def listing(snapshot: Progress) -> None:
-            progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
+            progress(Progress(0, 0, snapshot.text))  # the amount to measure is not known yet
 
         flow = self.flow(rank, listing)
         return Measurements(flow, self._cache.rank_stats(rank, flow.nodes.lineage), self._workers, self._memory)
 
     def _of_own_graph(self, rank: int, progress: ProgressFn) -> Measurements:
-        """The same for who compares every tensor with the run before of its own graph, shared weights too."""
+        """Measurements that compare every tensor with the previous run of its own graph, shared weights too."""
         measurements = self.measurements(rank, progress)
         flow = DataFlow(self.source, rank, progress, sharing=False)
         if not flow.nodes.memo(SharedWeights).groups:
             return measurements
-        # What was compared with other files must not be mistaken for these comparisons, here or in the index.
+        # Comparisons with another previous tensor must not be mixed up with these, here or in the index.
         return Measurements(
             flow, self._own_cache.rank_stats(rank, flow.nodes.lineage), self._workers, StoredStats(None)
         )
 
     def verify_index(self, progress: ProgressFn = no_progress) -> VerifiedIndex:
-        """Measures everything again that the index remembers of this run; a difference empties the index.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Measures everything again that the index remembers of this run; a difference empties the index."""
         right = unread = 0
         pairs = self.pairs()
         for number, (rank, step) in enumerate(pairs):
@@ -735,11 +643,10 @@ class Session:
     # -- following ---------------------------------------------------------------------------------
 
     def watch_paths(self) -> Sequence[Path]:
-        """Directories whose changes a follower should look at."""
         return self._follower.watch_paths()
 
     def refresh(self) -> Changes:
-        """Looks for what is new on disk and forgets what it makes stale."""
+        """Looks for changes on disk and drops results that they make stale."""
         changes = self._follower.refresh(self._checks.known_results)
         self._inventory.forget()
         if changes:
@@ -750,7 +657,7 @@ class Session:
         return changes
 
     def close(self) -> None:
-        """Stops the workers, writes what the index does not know yet, closes the source. Idempotent."""
+        """Stops the workers, writes new measurements to the index, closes the source. Idempotent."""
         self._workers.close()
         for rank_stats in self._cache.all_ranks():
             self._memory.keep(rank_stats.steps().values(), all_of_it=True)
@@ -770,18 +677,10 @@ def open_dump(
 ) -> Session:
     """A session on the dump at a path, which the caller closes.
 
-    Args:
-        path: see ``sources.registry.open_source``.
-        workers: who measures; None: as many threads as this process may use cores, once that is worth it.
-        remember: use the index of statistics in the user's cache directory.
-        keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this one.
-        source_map: see ``Session``.
-        more: directories with further ranks of the same run.
-        enter_environments: see ``Session``.
-
-    Raises:
-        TdbgError: two of the directories have the same rank.
-        NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+    ``workers`` default to as many threads as this process may use cores, when the work is worth it. ``remember`` uses
+    the index of statistics in the user's cache directory; ``keep_watchpoints`` restores and keeps the watchpoints of
+    this dump; ``more`` lists directories with further ranks of the same run. TdbgError: two directories have the same
+    rank. NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
     """
     index = default_store(path) if remember else None
     source = open_sources((path, *more), index) if more else open_source(path, index)

@@ -1,4 +1,4 @@
-r"""Watchpoints as a TOML file: what the screen saves, ``--watch-file`` takes, and people write by hand.
+r"""Watchpoints as a TOML file, which the screen saves, ``--watch-file`` reads, and people write by hand.
 
 One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``watch.text``), the rest is optional::
 
@@ -36,7 +36,7 @@ from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.text import format_watch, parse_watch
 
 FORMAT = 1
-"""Version of the file; a file that names none is of this one."""
+"""Version of the file; a file without a version counts as this one."""
 
 _TITLE = (
     "# tdbg watchpoints: for `tdbg check --watch-file`, `tdbg open --watch-file`, and the watchpoint list on screen"
@@ -53,23 +53,14 @@ Drop = Callable[[BadWatchpointError], None]
 
 @dataclass(frozen=True, slots=True)
 class WatchFile:
-    """The contents of a watchpoint file.
-
-    Attributes:
-        watchpoints: in their order, numbered from 1.
-        offered: whether the recommended set was offered before; only the program's own state says so.
-    """
+    """The contents of a watchpoint file; ``offered`` is only in the program's own state: see ``WatchpointList``."""
 
     watchpoints: tuple[Watchpoint, ...]
     offered: bool = False
 
 
 def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> tuple[Watchpoint, ...]:
-    """The watchpoints of ``--watch`` texts and ``--watch-file`` files, with id 0.
-
-    Raises:
-        BadWatchpointError: naming the text, or the file and the entry.
-    """
+    """The watchpoints of ``--watch`` texts and files, with id 0; BadWatchpointError names the text or entry."""
     found = []
     for text in texts:
         try:
@@ -79,18 +70,14 @@ def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> t
         found.append(Watchpoint(0, condition, params, selection))
     for path in files:
         of_file = read_watch_file(path)
-        if not of_file:  # beside other rules it would go unnoticed that these are gone
+        if not of_file:  # among other rules nobody would notice that these are missing
             raise BadWatchpointError("the file holds no watchpoint", where=clean(str(path)), hint=_EXAMPLE)
         found += of_file
     return tuple(found)
 
 
 def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
-    """The watchpoints of a file, numbered from 1, disabled ones included.
-
-    Raises:
-        BadWatchpointError: the file cannot be read, is no TOML, or an entry is wrong; nothing is ever ignored.
-    """
+    """The watchpoints of a file, numbered from 1, disabled ones included; BadWatchpointError: nothing is ignored."""
     try:
         data = read_given(path, METADATA_LIMIT)
     except (OSError, ValueError) as error:
@@ -101,16 +88,7 @@ def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
 
 
 def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> WatchFile:
-    """Reads the bytes of a watchpoint file.
-
-    Args:
-        data: the bytes.
-        where: name of the file, for errors.
-        drop: takes the error of a wrong entry, which is then left out; None raises it.
-
-    Raises:
-        BadWatchpointError: no TOML, an unknown key, a value of a wrong type, another version, or a wrong entry.
-    """
+    """Parses a watchpoint file; ``drop`` takes the error of a wrong entry, which is left out. None raises it."""
     document = _document(data, where)
     _check_keys(document, _HEAD, where)
     if document.get("format", FORMAT) != FORMAT:
@@ -125,12 +103,7 @@ def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> Watch
 
 
 def format_watch_file(watchpoints: Iterable[Watchpoint], head: Mapping[str, str | bool] | None = None) -> str:
-    """The text of a watchpoint file; ``parse_watch_file`` gives every watchpoint back, its number aside.
-
-    Args:
-        watchpoints: in their order.
-        head: what the program's own state keeps beside them: ``run`` and ``offered``.
-    """
+    """The text of a watchpoint file; ``head`` holds the keys of the program's own state: ``run`` and ``offered``."""
     lines = [_TITLE, f"format = {FORMAT}"]
     for key, value in (head or {}).items():
         text = str(value).lower() if isinstance(value, bool) else _string(clean(value))
@@ -141,11 +114,7 @@ def format_watch_file(watchpoints: Iterable[Watchpoint], head: Mapping[str, str 
 
 
 def write_watch_file(watchpoints: Iterable[Watchpoint], path: Path, dump: Path) -> Path:
-    """Writes a new watchpoint file and returns its path.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes a new watchpoint file and returns its path; errors as of ``fresh_file``."""
     with fresh_file(path, dump, what="the watchpoints") as file:
         file.write(format_watch_file(watchpoints).encode("utf-8"))
     return path.expanduser()
@@ -210,7 +179,6 @@ def _watchpoint(entry: Any, where: str) -> Watchpoint:
 
 
 def _located(error: BadWatchpointError, where: str, text: str) -> BadWatchpointError:
-    """The same mistake with its place and its whole text."""
     spot = error.where.strip()
     part = f" ({clean(spot)})" if spot and spot not in text else ""
     return BadWatchpointError(
@@ -232,10 +200,10 @@ def _entry(watchpoint: Watchpoint) -> list[str]:
 
 
 def _string(text: str) -> str:
-    r"""Returns a TOML string: a literal one where that keeps backslashes single, else with escapes.
+    """Returns a TOML string: a literal string if that avoids escaping backslashes or quotes, else with escapes.
 
-    Ours, not tomli-w's: that doubles the backslashes of regular expressions, which people edit here, writes short
-    entries inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
+    tomli-w is not used: it doubles the backslashes of regular expressions, which people edit here, writes short entries
+    inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
     """
     if text.isprintable() and "'" not in text and ("\\" in text or '"' in text):
         return f"'{text}'"
@@ -272,12 +240,10 @@ class WatchpointStore:
     """Keeps a dump's watchpoint list in the user's state directory, one small file per run.
 
     The file is a watchpoint file with two more keys (``run``, ``offered``), so that ``--watch-file`` takes it as it is.
-    Losing it loses nothing but convenience, so a state directory that cannot be read or written is no error:
-    ``problem`` says what went wrong.
+    Errors of the state directory are not raised but kept in ``problem``: only convenience is lost.
     """
 
     def __init__(self, run_path: str, directory: Path | None = None) -> None:
-        """``directory`` is for tests; see ``state_directory``."""
         real = os.path.realpath(run_path)
         self.path = (directory or state_directory()) / f"watch-{file_number(real)}.toml"
         self.run_path = real
@@ -303,7 +269,7 @@ class WatchpointStore:
     def save(self, watchpoints: Iterable[Watchpoint], offered: bool) -> None:
         """Writes the list atomically; a failure is kept in ``problem``.
 
-        A file that could not be used whole may hold a person's work: it is renamed to ``.old``, not overwritten.
+        A file that was not wholly usable may hold a person's work: it is renamed to ``.old``, not overwritten.
         """
         try:
             if self._spoilt:
@@ -319,17 +285,12 @@ def _one_line(error: Exception) -> str:
 
 
 UNDONE_AT_MOST = 1000
-"""Changes of a list that can be undone; older ones are forgotten."""
+"""Changes of a list that can be undone; older changes are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchpointChange:
-    """One change of a watchpoint list, which can be undone.
-
-    Attributes:
-        words: what it did: ``TO #6 deleted``.
-        before, after: the list.
-    """
+    """One change of a watchpoint list, which can be undone; ``words`` describes it, such as ``TO #6 deleted``."""
 
     words: str
     before: tuple[Watchpoint, ...]
@@ -339,12 +300,9 @@ class WatchpointChange:
 class WatchpointList:
     """The watchpoints of one session, in id order. Safe to use from several threads.
 
-    The list is a tuple, and a change puts another one in its place: undoing a change brings back the tuple of before,
-    with the same watchpoints under the same ids. The store always holds the list as it is.
-
-    Attributes:
-        version: grows with every change that can change a result; results carry the version they had.
-        on_change: called with every such change; has to be quick.
+    The list is an immutable tuple, and a change replaces it; undo restores the previous tuple, with the same ids. The
+    store always holds the current list. ``version`` grows with every change that can change a result; ``on_change`` is
+    called with every such change and has to be quick.
     """
 
     def __init__(self, store: WatchpointStore | None = None) -> None:
@@ -362,17 +320,15 @@ class WatchpointList:
             self._next = max((each.id for each in self._items), default=0) + 1
 
     def __len__(self) -> int:
-        """Number of watchpoints, disabled ones included."""
         return len(self._items)
 
     @property
     def problem(self) -> str:
-        """The reason why keeping the list failed, or empty."""
         return self._store.problem if self._store else ""
 
     @property
     def offered(self) -> bool:
-        """Tells whether the recommended set was offered (and answered) for this run before."""
+        """Whether the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter
@@ -382,20 +338,17 @@ class WatchpointList:
             self._keep()
 
     def items(self) -> tuple[Watchpoint, ...]:
-        """All watchpoints in id order."""
         return self._items
 
     def enabled(self) -> tuple[Watchpoint, ...]:
-        """The watchpoints that a check uses."""
         return tuple(w for w in self.items() if w.enabled)
 
     def snapshot(self) -> tuple[int, tuple[Watchpoint, ...]]:
-        """The version, and the enabled watchpoints that it means."""
+        """The version, and the enabled watchpoints of this version."""
         with self._lock:
             return self.version, self.enabled()
 
     def get(self, watchpoint_id: int) -> Watchpoint | None:
-        """One watchpoint, or None."""
         return next((each for each in self._items if each.id == watchpoint_id), None)
 
     # -- changes ---------------------------------------------------------------------------------
@@ -407,11 +360,7 @@ class WatchpointList:
         selection: NodeSelection | None = None,
         name: str = "",
     ) -> Watchpoint:
-        """Creates a watchpoint with the next id.
-
-        Raises:
-            BadWatchpointError: a rule of the condition table is broken.
-        """
+        """Creates a watchpoint with the next id; BadWatchpointError when a rule of the condition table is broken."""
         with self._lock:
             made = Watchpoint(
                 id=self._next,
@@ -425,13 +374,7 @@ class WatchpointList:
             return made
 
     def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
-        """Adds those whose condition, parameters and nodes the list does not hold yet; returns how many.
-
-        A disabled one is added disabled.
-
-        Raises:
-            BadWatchpointError: a rule of the condition table is broken.
-        """
+        """Adds watchpoints, disabled ones as well, whose condition, parameters and nodes are new; returns how many."""
         with self._lock:
             present = {(w.condition, w.params, w.selection) for w in self._items}
             added: list[Watchpoint] = []
@@ -448,15 +391,7 @@ class WatchpointList:
             return len(added)
 
     def replace(self, watchpoint: Watchpoint, words: str = "") -> Watchpoint:
-        """Puts an edited watchpoint in the place of the one with its id.
-
-        Args:
-            watchpoint: the edited one.
-            words: what the change does, see ``WatchpointChange``; empty where ``edited`` says it.
-
-        Raises:
-            BadWatchpointError: unknown id, or a rule of the condition table is broken.
-        """
+        """Replaces the watchpoint with the same id; BadWatchpointError: unknown id, a broken rule."""
         with self._lock:
             if self.get(watchpoint.id) is None:
                 raise BadWatchpointError(
@@ -483,7 +418,6 @@ class WatchpointList:
                 self._put(rest, f"{watchpoint_name(current)} deleted")
 
     def clear(self) -> None:
-        """Deletes all watchpoints."""
         with self._lock:
             self._put((), f"{_all_of(self._items)} deleted")
 
@@ -496,7 +430,7 @@ class WatchpointList:
             return self._done[-1] if self._done else None
 
     def undo(self) -> WatchpointChange | None:
-        """Brings back the list from before the last change; returns that change, None when there was none."""
+        """Restores the list from before the last change; returns that change, None when there was none."""
         with self._lock:
             if not self._done:
                 return None
@@ -506,7 +440,7 @@ class WatchpointList:
             return change
 
     def redo(self) -> WatchpointChange | None:
-        """Does what was undone last once more; returns that change, None when nothing is undone."""
+        """Applies the change that was undone last once more; returns it, None when nothing is undone."""
         with self._lock:
             if not self._undone:
                 return None
@@ -516,7 +450,7 @@ class WatchpointList:
             return change
 
     def forget_changes(self) -> None:
-        """Makes the list as it is the one that ``undo`` ends at."""
+        """Makes the current list the one that ``undo`` ends at."""
         with self._lock:
             self._done.clear()
             self._undone.clear()
@@ -542,9 +476,8 @@ class WatchpointList:
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """Does nothing."""
 
 
 def _all_of(watchpoints: Sequence[Watchpoint]) -> str:
-    """Returns the name of the only one, else how many there are."""
     return watchpoint_name(watchpoints[0]) if len(watchpoints) == 1 else plural(len(watchpoints), "watchpoint")

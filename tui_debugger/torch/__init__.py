@@ -1,8 +1,8 @@
 """The training side for PyTorch: ``import tui_debugger.torch as tdbg; tdbg.attach(model, optimizer)``.
 
 With an optimizer no other line of the training changes: its ``step`` ends a step. Without one, or with several, put
-``with tdbg.step():`` around each step. ``tdbg.note(loss=loss, lr=lr)`` says scalars of the step that runs. Without an
-address (argument, or ``TDBG_HOST``/``TDBG_PORT``) nothing happens at all: no hook is installed, no thread is started.
+``with tdbg.step():`` around each step. ``tdbg.note(loss=loss, lr=lr)`` adds scalars to the running step. Without an
+address (argument, or ``TDBG_HOST``/``TDBG_PORT``) no hook is installed and no thread is started.
 """
 
 from __future__ import annotations

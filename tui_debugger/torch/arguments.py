@@ -1,7 +1,7 @@
-"""The arguments of a node, for whoever computes it once more: which of its inputs is which, and all other values.
+"""The arguments of a node's call, so that it can be computed again: the input of each argument, and other values.
 
-An argument that is not exactly what the graph has for an input (a view that is no node, a tensor that nobody was seen
-to make) is ``Unknown``. They are worked out once for a node, and again only where its inputs are others.
+A tensor argument that is not exactly an input of the graph (a view that is no node, a tensor of unknown origin) is
+``Unknown``. Arguments are found once per node, and again only when its inputs differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 _LONGEST: Final = 64
-"""Numbers of a list that are told."""
+"""The longest list of numbers that is kept."""
 
 
 def call_of(
@@ -79,7 +79,7 @@ def _value(value: Any) -> Any:
 
 
 def settings_of(module: nn.Module) -> dict[str, Any]:
-    """The values that a module of PyTorch's own keeps as attributes: epsilon, stride, whether it trains ..."""
+    """The values that a module of PyTorch keeps as attributes: epsilon, stride, whether it trains ..."""
     plain = {key: _value(each) for key, each in vars(module).items() if not key.startswith("_")}
     return {key: each for key, each in plain.items() if not isinstance(each, dict)}
 
@@ -90,13 +90,9 @@ def update_call(
     inputs: Sequence[str],
     kept: Mapping[str, torch.Tensor],
 ) -> NodeCall | None:
-    """The arguments of the update of a weight, where one optimizer of PyTorch's own makes it.
+    """The arguments of the update of a weight, if exactly one optimizer of PyTorch itself makes it.
 
-    Args:
-        parameter: the weight.
-        optimizers: those of the model.
-        inputs: of the update: the weight, its gradient, the learning rate, what the optimizer keeps.
-        kept: what the optimizer keeps for the weight, by the name that it has in the graph.
+    ``inputs`` are the weight, its gradient, the learning rate, and the optimizer's state (``kept``, by name).
     """
     found = [
         (optimizer, group)
@@ -116,21 +112,20 @@ def update_call(
 
 
 AS_IT_CAME: Final = NodeCall({"unchanged": True})
-"""The arguments of a gradient that the backward pass left as it is."""
+"""The arguments of a gradient that is unchanged since the backward pass."""
 
 
 def as_it_came(flow: StepSources, parameter: torch.Tensor) -> NodeCall:
-    """Tells whether the gradient of a weight is what one backward pass made, and whether the program wrote to it."""
+    """Tells whether a weight's gradient comes from one backward pass alone, and whether the program wrote to it."""
     gradient = parameter.grad
     if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient) or flow.written(gradient):
         return NodeCall({"unchanged": False, "unwritten": False})
     hooks = (getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
-    work = flow.of(gradient).work  # autocast makes it wide in the end; anything else is the program's
+    work = flow.of(gradient).work  # autocast casts it back in the end; other work is the program's
     untouched = not work.endswith("Function") or work == "ToCopyFunction"
     unchanged = untouched and not any(hooks) and not internals.version_of(gradient)
     return NodeCall({"unchanged": unchanged, "unwritten": True})
 
 
 def gradient_call(flow: StepSources, gradient: torch.Tensor) -> NodeCall:
-    """The gradient of a weight is what one operator made, where that is all."""
     return NodeCall({"input": _tensor(flow, gradient), "unwritten": not flow.written(gradient)})

@@ -1,4 +1,4 @@
-"""Attaches to a PyTorch training: ``attach`` and ``step``, which a program calls, and the ``Probe`` behind them."""
+"""Attaches to a PyTorch training: ``attach`` and ``step`` for programs, and the ``Probe`` behind them."""
 
 from __future__ import annotations
 
@@ -46,10 +46,7 @@ from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, 
 
 
 class TorchProbe:
-    """Answers questions about the step that just ended (or that the training stands in).
-
-    It may be asked at any time, also when the program has ended: all that it computes is marked as our own work.
-    """
+    """Answers questions about the present step, even after the program has ended; its computations count as our own."""
 
     def __init__(
         self,
@@ -58,46 +55,38 @@ class TorchProbe:
         detached: Callable[[], None],
         ended: Callable[[], None],
     ) -> None:
-        """``attached`` installs hooks, ``detached`` removes them, ``ended`` ends a step before it is judged."""
         self._training = training
         self._ended = ended
         self._attached = attached
         self._detached = detached
         self._resting = False
-        """A step runs that will never end: weights and gradients are those of the one before."""
+        """The running step will never end: weights and gradients are those of the step before."""
         self.initial = False
-        """The training stands before its first step as far as the debugger is concerned: see ``attaching``."""
+        """For the debugger the training stands before its first step: see ``Attachment``."""
 
     def identity(self) -> Identity:
-        """Rank and world size of torch.distributed, where that is in use."""
         return self._training.identity()
 
     def attached(self) -> None:
-        """A debugger came."""
         self._attached()
 
     def detached(self) -> None:
-        """The debugger is gone."""
         self._detached()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """See ``Probe``."""
         return self._training.recording.unrecorded.all()
 
     def graphs(self) -> Sequence[bytes]:
-        """One graph."""
         with self._training.recording.at_work():
             graph = self._training.graph()
             self._training.recording.structure.sent()
             return [graph]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """Another list of watchpoints."""
         with self._training.recording.at_work():
             self._training.recording.plans = self._training.plans(watchpoints)
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
-        """Judges the step."""
         training = self._training
         judge = training.recording.plans.judge
         with training.recording.at_work():
@@ -109,12 +98,11 @@ class TorchProbe:
             return training.recording.told(judge_step(training.recording.step, judge, recheck=recheck))
 
     def unfinished(self) -> bool:
-        """See ``Probe``."""
         recording = self._training.recording
         return bool(len(recording.step) or recording.passes)
 
     def rest(self) -> Sequence[ClientHit]:
-        """Parameters are what they were; their gradients are there if a backward pass ran."""
+        """Parameters are unchanged; their gradients are there if a backward pass ran."""
         training = self._training
         recording = training.recording
         self._resting = True
@@ -126,7 +114,6 @@ class TorchProbe:
             return recording.told(judge_step(recording.step, recording.plans.judge, recheck=False))
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
-        """Type and shape."""
         with self._training.recording.at_work():
             values, capture = self._find(tensor)
         if values is not None:
@@ -134,7 +121,7 @@ class TorchProbe:
         return capture.meta if capture is not None else None
 
     def statistics(self, tensor: RemoteTensor) -> tuple[TensorMeta, TensorStats | None] | None:
-        """Of the values, or what was found out about them when they were there."""
+        """Statistics of the values, or from the record that was made when they existed."""
         recording = self._training.recording
         with recording.at_work():
             values, capture = self._find(tensor)
@@ -149,7 +136,6 @@ class TorchProbe:
         return None if record is None or capture.rough else (capture.meta, record.stats)
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:
-        """The values, copied to the host piece by piece."""
         with self._training.recording.at_work():
             values, _ = self._find(tensor)
             if values is None:
@@ -174,7 +160,6 @@ class TorchProbe:
         return initial_hits([name for name, _ in weights], found, judge)
 
     def _find(self, tensor: RemoteTensor) -> tuple[torch.Tensor | None, Capture | None]:
-        """The values that are there now, and what was seen of them."""
         training = self._training
         name = resolve(tensor.node, training.names())
         if self.initial or tensor.previous:
@@ -187,51 +172,48 @@ class TorchProbe:
 
 
 CHANGES: Final = 20
-"""The number of times that a growing graph (of a program whose steps differ) is sent anew."""
+"""How often a growing graph (of a program whose steps differ) is sent again."""
 RIVAL: Final = 2
-"""Steps of an optimizer that updates the same parameters as the one that ends steps, after which it ends them."""
+"""Steps of an optimizer that shares parameters with the one that ends steps, after which it ends them instead."""
 STRANGER: Final = 20
-"""The same of one that updates others, and as long as the one that ends steps never made any."""
+"""The same for an optimizer of other parameters, if the one that ends steps never made a step."""
 JOINED: Final = "steps of a new optimizer before it was known that it ends the steps (give it to tdbg.attach)"
-"""The things that are not recorded of each by itself."""
+"""A kind of unrecorded steps."""
 _GIB: Final = 1 << 30
 
 
 class Handle:
-    """The handle that ``attach`` returns without an address: nothing is installed, and no method does anything."""
+    """What ``attach`` returns without an address: nothing is installed, and no method does anything."""
 
     def __enter__(self) -> Handle:  # noqa: PYI034 - typing.Self needs Python 3.11
-        """``with tdbg.attach(...):`` around the loop: the flight recorder sees what ends it, and all is removed."""
+        """``with tdbg.attach(...):`` around the loop: the flight recorder sees what ends it; then all is removed."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The loop has ended."""
         if error is not None:
             self.failed(error)
         self.detach()
 
     @property
     def on(self) -> bool:
-        """Tells whether a debugger may come."""
         return False
 
     @property
     def attached(self) -> bool:
-        """Tells whether a debugger is there now."""
         return False
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """The parts that ran and could not be recorded so far: it cannot be said whether it was clean."""
+        """What ran and could not be recorded so far: with it the training cannot be called clean."""
         return ()
 
     def step_end(self) -> None:
         """A step has ended."""
 
     def note(self, **notes: Any) -> None:
-        """Says scalars of the step that runs: see ``tui_debugger.torch.note``."""
+        """Adds scalars to the running step: see ``tui_debugger.torch.note``."""
 
     def failed(self, error: BaseException) -> None:
         """An exception ends the training: the flight recorder writes what it has."""
@@ -243,9 +225,9 @@ class Handle:
 class Attachment(Handle):
     """A training that looks for its debugger.
 
-    The first step that a debugger sees is run before it is told anything: the graph of an eager program is known when
-    it has run once. The debugger then stops "before the first step", with the initial weights, and the first step is
-    judged, and stopped in or after, when it says go on.
+    The first step that a debugger sees runs before the debugger is told anything, because the graph of an eager program
+    is known only after a run. Then the debugger stops "before the first step", with the initial weights; when it says
+    go on, the first step is judged, and stopped in or after.
     """
 
     def __init__(
@@ -259,7 +241,6 @@ class Attachment(Handle):
         memory: int | None,
         flight: Flight | None,
     ) -> None:
-        """See ``tui_debugger.torch.attach``."""
         self._say = Notice()
         self._failed = False
         self._changes = 0
@@ -285,7 +266,7 @@ class Attachment(Handle):
         self._ends = optimizer_in(optimizers[-1]) if optimizers else None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        """The number of steps of others since the one that ends steps did one."""
+        """Steps of other optimizers since the last step of the one that ends steps."""
         self._usual = 0
         self._told_of_compiler = False
         self._recording.at_backward_end = _weakly(self._backward_ended)
@@ -300,25 +281,18 @@ class Attachment(Handle):
 
     @property
     def on(self) -> bool:
-        """Tells whether a debugger may come, or a flight recorder runs."""
         return not self._failed and (self._agent.on or self._flying is not None)
 
     @property
     def attached(self) -> bool:
-        """Tells whether a debugger is there now."""
         return self._agent.attached
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """The parts that ran and could not be recorded so far."""
         return self._recording.unrecorded.all()
 
     def step_end(self) -> None:
-        """A step has ended: judges it, and does what the debugger says.
-
-        Raises:
-            TrainingTerminated: it said that the training ends here.
-        """
+        """Judges the step that ended, and follows the debugger's commands; may raise TrainingTerminated."""
         if not self.on:
             self.detach()
             return
@@ -338,24 +312,22 @@ class Attachment(Handle):
         self._guard(self._prepare)
 
     def note(self, **notes: Any) -> None:
-        """Says scalars of the step that runs, of this training: see ``tui_debugger.torch.note``."""
         if not self._hooks.installed:
             return
         recording = self._recording
-        before, recording.paused = recording.paused, True  # nothing is computed that autocast could cast
+        before, recording.paused = recording.paused, True  # autocast must not cast our computations
         try:
             self._notes.add(notes)
         finally:
             recording.paused = before
 
     def failed(self, error: BaseException) -> None:
-        """An exception ends the step, maybe the training: the flight recorder writes what no debugger sees."""
         flying = self._flying
         if flying is not None:
             self._guard(lambda: flying.failed(error))
 
     def detach(self) -> None:
-        """Removes everything, and tells the debugger that this training is done as far as it is concerned."""
+        """Removes everything, and tells the debugger that this training is done."""
         if self._flying is not None:
             self._guard(self._flying.close)
             self._flying = None
@@ -368,7 +340,6 @@ class Attachment(Handle):
     # -- inside --------------------------------------------------------------------------------------
 
     def _prepare(self, *, ended: bool = True) -> None:
-        """A step begins: hooks are there when a debugger is, or is about to be, and only then."""
         with self._recording.at_work():
             self._begin_step(ended)
 
@@ -405,7 +376,7 @@ class Attachment(Handle):
         ]
 
     def _remove(self) -> None:
-        """No hook is left, and nothing is held, but for the one that tells when a step ends."""
+        """Removes all hooks and held tensors, except for the hook that tells when a step ends."""
         self._hooks.remove()
         self._exchanges.remove()
         self._scalers.remove()
@@ -415,13 +386,11 @@ class Attachment(Handle):
         self._training.let_go()
 
     def _end_of_recording(self) -> None:
-        """Stops recording this step."""
         self._recording.end_pass()
         self._count_unseen()
         self._learn()
 
     def _count_unseen(self) -> None:
-        """Modules that ran, or should have, and could not be looked at."""
         recording, compiled = self._recording, self._training.tree.compiled
         losses = recording.structure.losses
         for scope in compiled:
@@ -437,7 +406,7 @@ class Attachment(Handle):
             self._count_compiled(known=bool(compiled), ran=bool(ran))
 
     def _count_compiled(self, *, known: bool, ran: bool) -> None:
-        """Functions that torch.compile took, or took after the model was attached: hooks do not run in them."""
+        """Counts functions that torch.compile took, maybe after the model was attached: hooks do not run in them."""
         hooks, what = self._hooks, ""
         if isinstance(hooks, Operators):
             what = "torch.compile stands back while every operator is recorded: the training is slower"
@@ -452,7 +421,7 @@ class Attachment(Handle):
             self._say(what)
 
     def _learn(self) -> None:
-        """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
+        """The graph is known now, or has grown: the debugger gets it again, at most ``CHANGES`` times."""
         if self._recording.learning:
             self._training.learned()
             if self._training.unseen and not self._told_of_compiler:
@@ -470,7 +439,6 @@ class Attachment(Handle):
         self._recording.structure.changed = self._flying is not None
 
     def _count_unsent(self) -> None:
-        """The debugger will not get to know some nodes."""
         new = [each for each in self._recording.structure.nodes if each not in self._training.names()]
         if len(new) > self._unsent:
             what = f"{UNSENT_NODES} {CHANGES} times"
@@ -486,7 +454,7 @@ class Attachment(Handle):
             self._flying.lost(self._agent.step)
 
     def _stop_at_start(self) -> None:
-        """The stop before the first step: weights are those that were kept when it began."""
+        """The stop before the first step; its weights are the copies from the beginning of that step."""
         self._probe.initial = True
         try:
             self._agent.begin()
@@ -494,15 +462,13 @@ class Attachment(Handle):
             self._probe.initial = False
 
     def _put_in(self, module: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor | None) -> None:
-        """Something is being put into a module, of this model or of any other."""
         if self._training.owns(module) and new is not None:
             self._guard(lambda: self._training.put_in(module, name, new))
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
 
-        With a closure they are made while the optimizer runs: then they are looked at when the step ends. An optimizer
-        that unscales them itself writes to them: then they are looked at when it has run.
+        With a closure they are looked at when the step ends; with an optimizer that unscales them, after it has run.
         """
         if self._steps is not None and self._steps.wraps(optimizer):
             return
@@ -516,7 +482,7 @@ class Attachment(Handle):
             self._guard(lambda: self._training.see_rates(optimizer))
             return
         see = self._training.begins if unscales(optimizer) else self._see_gradients
-        self._iterated = True  # PyTorch is going through these hooks: none can be removed now
+        self._iterated = True  # PyTorch iterates over these hooks: none can be removed now
         try:
             self._guard(lambda: see(optimizer))
         finally:
@@ -556,8 +522,8 @@ class Attachment(Handle):
     def _takes_over(self, optimizer: torch.optim.Optimizer) -> bool:
         """Tells whether an optimizer that has stepped is the one that ends the steps from now on.
 
-        Programs make a new one when they go on to another phase. One that makes several steps for each step of the one
-        that ends them (the critic of a GAN), or that steps inside it, is none of those: how many were usual is known.
+        Programs make a new one for another phase. One with several steps per step (the critic of a GAN), or with steps
+        inside a step, does not take over.
         """
         ends = self._ends
         if optimizer is ends:
@@ -574,7 +540,7 @@ class Attachment(Handle):
         return since >= max(RIVAL if rival and self._ended else STRANGER, 2 * self._usual + 1)
 
     def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
-        """The steps of an optimizer are the steps from now on. Those that it made until now are seen as one."""
+        """The steps of this optimizer are the steps from now on. Its steps so far are seen as one."""
         self._recording.lost(JOINED, type(optimizer).__name__, self._since[optimizer] - 1)
         if self._steps is not None:
             self._steps.remove()
@@ -584,7 +550,7 @@ class Attachment(Handle):
         self.step_end()
 
     def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
-        """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
+        """A gradient scaler let its optimizer step, or skipped a step, which is a step without change of weights."""
         self._guard(lambda: self._know_scaler(optimizer, stepped))
         if not stepped and self._steps is not None and self._steps.are_of(optimizer) and self.on:
             self.step_end()
@@ -610,10 +576,10 @@ class Attachment(Handle):
         if self.on:
             self.step_end()
         else:
-            self._remove()  # but for this hook, which PyTorch is going through
+            self._remove()  # except this hook, over which PyTorch iterates
 
     def _guard(self, act: Callable[[], None]) -> None:
-        """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""
+        """Runs our own code inside the training: if it fails, tdbg switches off, and training goes on."""
         if self._failed:
             return
         try:
@@ -629,11 +595,11 @@ class Attachment(Handle):
                 self._remove()
             self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
-                self._agent.close("")  # what failed is ours
+                self._agent.close("")  # our own failure is no cause
 
 
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """A method as a hook that all optimizers share: it must not keep a training that is over, and its model, alive."""
+    """Makes a hook from a method without keeping its training, which may be over, and the model alive."""
     found = weakref.WeakMethod(method)
 
     def hook(*arguments: Any) -> None:
@@ -645,7 +611,7 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of_a_signal(error: Exception) -> bool:
-    """Tells whether a signal handler of the program raised while something of ours ran: a time-out, say."""
+    """Tells whether a signal handler of the program raised while our code ran, such as a time-out."""
     handlers = (signal.getsignal(each) for each in signal.valid_signals())
     codes = {getattr(each, "__code__", None) for each in handlers} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -658,7 +624,7 @@ def _without(handles: list[RemovableHandle]) -> None:
 
 
 def room_of(model: torch.nn.Module) -> int:
-    """Bytes of outputs that are held by default: 1 GiB, on a GPU at most an eighth of what is free there."""
+    """Bytes of outputs that are held by default: 1 GiB, on a GPU at most an eighth of its free memory."""
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
     if device.type != "cuda":
         return _GIB
@@ -672,7 +638,7 @@ KEEPS: Final = ("values", "statistics")
 _lock = threading.Lock()
 _attached: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Handle]] = weakref.WeakKeyDictionary()
 _current: list[Handle] = []
-"""Handles that ``step`` ends the steps of."""
+"""Handles whose steps ``step`` ends."""
 _noting: tuple[weakref.ref[Handle], ...] = ()
 """Handles that ``note`` speaks to."""
 
@@ -691,20 +657,20 @@ def attach(
     """Lets a debugger (``tdbg listen``) watch a training.
 
     Args:
-        model: of any kind; inside DistributedDataParallel too.
+        model: of any kind; also inside DistributedDataParallel.
         optimizer: ends a step whenever it has stepped; of several the last one does. None: put ``with tdbg.step():``
-            around each step. A step that a GradScaler leaves out is one, too. Of a wrapper (accelerate's, Lightning's)
-            the optimizer inside is looked at; of other objects with a ``step`` their calls are steps, and no more.
+            around each step. A step that a GradScaler skips counts, too. In a wrapper (accelerate's, Lightning's) the
+            optimizer inside is used; of other objects with a ``step`` each call is a step.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
-        level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
-            the program that made it. That is slow. Watchpoints stop the training at the operator; where nobody
-            stops, the findings of a step after its first come together at its end.
-        keep: ``values``: outputs of modules are held until the debugger lets go of the step, so that they can be
-            looked at; ``statistics``: they are not, and everything about watched ones is found out when they are made.
-        memory: bytes of outputs and gradients of outputs that are held at most, on their own device; those for which
-            there is no room are treated as with ``statistics``. None: 1 GiB, on a GPU at most an eighth of what is
-            free. Beside that, one copy of the weights that are compared with the step before is kept.
-        flight: also keep the statistics of the last steps, and write them down as a dump when a watchpoint hits or an
+        level: ``module``: outputs of modules, their gradients, weights; ``op``: every operator call, with the line of
+            the program that made it. That is slow. Watchpoints stop the training at the operator; if nobody stops
+            there, the findings of a step after its first one come together at its end.
+        keep: ``values``: outputs of modules are held until the debugger lets the step go, so that they can be looked
+            at; ``statistics``: they are not, and everything about watched outputs is measured when they are made.
+        memory: bytes of outputs and their gradients that are held at most, on their own device; further ones are
+            treated as with ``statistics``. None: 1 GiB, on a GPU at most an eighth of its free memory. In addition, one
+            copy of the weights that are compared with the step before is kept.
+        flight: also keep the statistics of the last steps, and write them as a dump when a watchpoint hits or an
             exception ends the loop while no debugger is attached. Needs no address. Looks at every tensor exactly.
         timeout: seconds after which a debugger that does not answer is given up.
 
@@ -751,21 +717,19 @@ def attach(
 
 
 def note(**notes: Any) -> None:
-    """Says scalars of the step that runs, which are shown beside what is found in it, and as curves over the steps.
+    """Adds scalars to the running step, which are shown beside its findings, and as curves over the steps.
 
     ::
 
         loss = criterion(model(x), y)
         tdbg.note(loss=loss, lr=scheduler.get_last_lr()[0], batch=number)
         loss.backward()
-        optimizer.step()                   # ends the step: a note that comes later is one of the next step
+        optimizer.step()                   # ends the step: a later note belongs to the next step
 
-    A tensor is read when the step ends: nothing waits for the device here. Does nothing as long as no debugger is there
-    and no flight recorder runs. With several trainings in one process it is a note of each; ``handle.note`` is of one.
-
-    Args:
-        notes: numbers, bools, short texts, or tensors of one element, by name; 64 names a step at most. Of two with one
-            name in one step the later one counts. What is nothing of these is left out, with one warning.
+    They are numbers, bools, short texts, or tensors of one element; at most 64 names a step. A later note of the same
+    name replaces an earlier one; other values are left out, with one warning. A tensor is read when the step ends:
+    nothing waits for the device here. Does nothing without a debugger and a flight recorder. With several trainings in
+    one process each gets the note; ``handle.note`` is for one.
     """
     for reference in _noting:
         handle = reference()
@@ -779,13 +743,12 @@ def step() -> StepContext:
 
 
 class StepContext:
-    """Around one step. A step that an exception ends is none."""
+    """Around one step. A step that an exception ends does not count."""
 
     def __enter__(self) -> None:
         """A step begins."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """A step has ended."""
         for handle in tuple(_current):
             if error is None:
                 handle.step_end()

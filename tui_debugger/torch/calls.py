@@ -1,4 +1,4 @@
-"""The place in the user's program where something is called, in the text form that graphs carry."""
+"""The outermost calls of modules, and the place in the user's program where something is called."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TORCH: Final = str(Path(torch.__file__).resolve().parent)
 
 
 def user_stack() -> str:
-    """The lines of the user's program that are being run, innermost first; those of frameworks left out."""
+    """The running lines of the user's program, innermost first, without frameworks."""
     found: list[tuple[str, int, str]] = []
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way, and part of Python's documentation
     while frame is not None and len(found) < DEEPEST:
@@ -54,10 +54,9 @@ is_compiling = torch.compiler.is_compiling
 
 
 class Times:
-    """How often each node ran in this step, which tells several calls of one from each other.
+    """How often each node ran in this step, which distinguishes several calls.
 
-    Every call of the model counts on from what had run before the first one: the nodes of all calls have the same
-    names, and none has the name of what ran before.
+    Every call of the model counts on from the nodes before the first call, so that all calls have the same names.
     """
 
     def __init__(self) -> None:
@@ -65,43 +64,31 @@ class Times:
         self._before: Counter[str] | None = None
 
     def __getitem__(self, name: str) -> int:
-        """Returns how often a node ran in this call."""
         return self._now[name]
 
     def count(self, name: str) -> int:
-        """Counts one more; returns how many there are."""
         self._now[name] += 1
         return self._now[name]
 
     def begin_call(self) -> None:
-        """The model is called."""
         if self._before is None:
             self._before = self._now.copy()
         else:
             self._now = self._before.copy()
 
     def clear(self) -> None:
-        """The step is over."""
         self._now.clear()
         self._before = None
 
 
 class Calls:
-    """Knows which call is the outermost one.
-
-    Attributes:
-        outer: the module that was called, None between passes.
-        nested: how often it was called again inside itself.
-        no_grad: the pass began without gradients.
-        thread: the one that trains, None until something has run.
-    """
+    """Knows which call is the outermost one."""
 
     def __init__(self, recording: StepRecording, guard: Guard, began: Callable[[bool], None]) -> None:
-        """``began(of_the_root)`` is called when a pass begins."""
-        self.outer: nn.Module | None = None
-        self.nested = 0
-        self.no_grad = False
-        self.thread: int | None = None
+        self.outer: nn.Module | None = None  # the module that was called; None between passes
+        self.nested = 0  # how often it was called again inside itself
+        self.no_grad = False  # the pass began without gradients
+        self.thread: int | None = None  # the thread that trains, None until something has run
         self._recording = recording
         self._guard = guard
         self._began = began
@@ -117,12 +104,11 @@ class Calls:
         return () if any(place.module is root for place in tree.places) else (ModulePlace(root, "", "", ""),)
 
     def hook(self, place: ModulePlace) -> CallHook:
-        """Returns what is to be called before a module runs (``with_kwargs``)."""
         return _Enter(self, place)
 
     @contextmanager
     def hooking(self, place: ModulePlace) -> Iterator[None]:
-        """Around hooking a module: those of TorchScript take no hooks, or do not call those of modules inside."""
+        """Around hooking a module: modules of TorchScript take no hooks, or do not call those of inner modules."""
         try:
             yield
             if isinstance(place.module, torch.jit.ScriptModule):
@@ -138,13 +124,11 @@ class Calls:
             self.thread = get_ident()
 
     def begin(self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """No pass runs, and a module is called."""
         if in_backward():
             return
         self._guard(lambda: self._begin(place, module, args, kwargs))
 
     def end(self, module: nn.Module) -> bool:
-        """Notes that a module ran, or failed; tells whether that ends the pass."""
         if module is not self.outer:
             return False
         if self.nested:
@@ -154,7 +138,6 @@ class Calls:
         return True
 
     def elsewhere(self, place: ModulePlace) -> None:
-        """A module was called in another thread than the one that trains, or while another thread runs a pass."""
         self._recording.lost("calls of modules in other threads", place.name)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -178,7 +161,7 @@ class Calls:
         self._given(place, args, kwargs)
 
     def _given(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Takes what a pass works on. A module that is called by itself may be given what another one made."""
+        """Takes the inputs of a pass. A module that is called by itself may get the output of another module."""
         recording, no_grad = self._recording, self.no_grad
         whole = not place.scope
         scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")
@@ -196,11 +179,10 @@ class Calls:
                     if full in self._made:
                         continue
                     recording.given(full, tensor, no_grad=no_grad)
-                    if not known and not following:  # another one may have made it
+                    if not known and not following:  # another module may have made it
                         recording.structure.feed(full, [UNKNOWN])
 
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
-        """Arguments by the names that the module has for them."""
         if module not in self._names:
             try:
                 written = getattr(module, "_orig_mod", module)  # torch.compile hides the names
@@ -212,7 +194,7 @@ class Calls:
 
 
 class _Enter(CallHook):
-    """Runs before every module: what is not the outermost call costs next to nothing."""
+    """Runs before every module: any call but the outermost must cost next to nothing."""
 
     __slots__ = ("_calls", "_place")
 
@@ -232,7 +214,7 @@ class _Enter(CallHook):
 
 
 def capturing() -> bool:
-    """Tells whether a CUDA graph is being captured: Python code runs without tensors."""
+    """Tells whether a CUDA graph is being captured: Python code runs without values."""
     cuda: Any = torch.cuda
     return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 

@@ -1,7 +1,7 @@
-"""Quick looks: which quantities of a tensor watchpoints need, and one or two reductions that give them on its device.
+"""Quick looks: one or two reductions of a tensor on its device, for the quantities that watchpoints need.
 
-They never decide that a watchpoint hits. They tell which tensors might, with room for rounding (see ``verdicts``), and
-those alone are looked at element by element, in float64, by ``exact``: on a healthy run that is none.
+They tell which tensors might hit, with room for rounding (see ``verdicts``). Only those are measured element by
+element, in float64, by ``exact``: on a healthy run none.
 """
 
 from __future__ import annotations
@@ -42,70 +42,49 @@ from tui_debugger.watch.recommended import activation_ranges
 
 
 class Quick:
-    """Quantities of a quick look, as bits (plain numbers: this runs for every tensor of every step).
+    """Quantities of a quick look, as bits (plain numbers: this runs for every tensor of every step)."""
 
-    Attributes:
-        EXTREMES: least and greatest element, which are NaN or Inf when an element is.
-        MAGNITUDE: Σ|x|, which is not finite when an element is not.
-        ENERGY: root of Σx²: costs least on a CPU. Σ|x| lies between it and √n of it: enough for tiny thresholds.
-        TOTAL: Σx.
-        ZEROS: how many are zero.
-    """
-
-    EXTREMES: Final = 1
-    MAGNITUDE: Final = 2
-    ENERGY: Final = 4
-    TOTAL: Final = 8
-    ZEROS: Final = 16
+    EXTREMES: Final = 1  # least and greatest element, which are NaN or Inf when an element is
+    MAGNITUDE: Final = 2  # Σ|x|, which is not finite when an element is not
+    ENERGY: Final = 4  # √Σx², the fastest on a CPU; Σ|x| is between it and √n times it: enough for tiny thresholds
+    TOTAL: Final = 8  # Σx
+    ZEROS: Final = 16  # the number of zeros
     FINITE: Final = EXTREMES | MAGNITUDE | ENERGY
     """Any of them shows NaN and Inf, and whether all elements are zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchPlan:
-    """Everything about the watchpoints of nodes that are watched alike.
+    """The plan for nodes with the same watchpoints."""
 
-    Attributes:
-        plans: how each watchpoint is judged; the one on initial values, and what values do not decide, left out.
-        single: quantities of a tensor of float16 that is looked at by itself: its norms cost more than extremes.
-        many: quantities of any other.
-        ranges: ranges whose elements are counted at every step.
-        need: what a record has to hold.
-        few: these quantities decide of any tensor whether it has to be looked at.
-        one_number: the root of Σx² alone does.
-        exactly: an expression wants all statistics, in one batch with the quick numbers.
-    """
-
-    plans: tuple[JudgingPlan, ...]
-    single: int
-    many: int
+    plans: tuple[JudgingPlan, ...]  # of the watchpoints that values decide, without those on initial values
+    single: int  # quantities of a float16 tensor that is measured alone: its norms cost more than extremes
+    many: int  # quantities of any other tensor
     ranges: tuple[Bounds, ...]
     need: RequiredStats
-    few: bool
-    one_number: bool
-    exactly: bool = False
+    few: bool  # the quantities decide for any tensor whether it has to be measured exactly
+    one_number: bool  # √Σx² alone decides that
+    exactly: bool = False  # an expression needs all statistics, in one batch with the quick numbers
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
 EVERYTHING: Final = WatchPlan((), _MOST, _MOST, (), RequiredStats(), few=True, one_number=False)
-"""For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
+"""For a tensor that is seen before there are watchpoints: enough for its record if its values do not last."""
 
 
 def kind_in(name: str) -> str:
-    """The operator type that the name of a node ends with."""
     return name.rpartition("/")[2].partition("#")[0]
 
 
 def foreseen(name: str) -> WatchPlan:
-    """``EVERYTHING``, and the ranges that are recommended for what a node makes."""
+    """``EVERYTHING``, plus the recommended ranges for outputs of a node."""
     return _foreseen(kind_in(name))
 
 
 class UnknownWatchpoints(ClientJudge):
-    """Stands for watchpoints as long as there are none: everything is asked for that may be, and nothing is found."""
+    """Stands for watchpoints before there are any: needs everything that may be needed, and finds nothing."""
 
     def need(self, name: str) -> RequiredStats | None:
-        """See ``foreseen``."""
         return foreseen(name).need
 
 
@@ -120,18 +99,12 @@ class Plans:
     """The plans of nodes by name; nodes with the same watchpoints share one.
 
     A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
-    without gradients like the one with them, a second call like the first, another one like any of the same kind. One
-    that has no relatives is watched by what watches all nodes of the forward pass.
+    without gradients like the one with them, a second call like the first, else any node of the same kind, else by the
+    watchpoints that cover all nodes of the forward pass.
     """
 
     def __init__(self, judge: ClientJudge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
-        """Looks names up when they are asked for.
-
-        Args:
-            judge: the watchpoints.
-            known: names of everything that the debugger knew.
-            forward: those of nodes of the forward pass.
-        """
+        """``known`` are the names that the debugger knew, ``forward`` those of nodes of the forward pass."""
         self.judge = judge
         self._known = frozenset(known)
         self._forward = forward
@@ -141,11 +114,9 @@ class Plans:
         self._shared: dict[tuple[int, ...], WatchPlan | None] = {}
 
     def __bool__(self) -> bool:
-        """Tells whether anything is watched."""
         return bool(self.judge)
 
     def of(self, name: str) -> WatchPlan | None:
-        """The plan of a node, None when nothing has to be looked at there."""
         try:
             return self._by_name[name]
         except KeyError:
@@ -153,11 +124,11 @@ class Plans:
             return plan
 
     def knows(self, name: str) -> bool:
-        """Tells whether the debugger knew a node: hits of others are reported when the graph was sent again."""
+        """Tells whether the debugger knew a node: hits on others are reported after the graph was sent again."""
         return name in self._known or not self._known
 
     def strange(self, name: str) -> bool:
-        """Tells whether it cannot be said how a node is to be watched: some of the others are, in different ways."""
+        """Tells whether it is unclear how to watch a node: it has no relative, and other nodes' watchpoints differ."""
         if not self.judge or self.knows(name) or self._relative(name) or self._common():
             return False
         return any(self.judge.watchpoints(each) for each in self._forward)
@@ -171,7 +142,6 @@ class Plans:
         return self._kinds.get(kind_in(name), "")
 
     def _common(self) -> list[Watchpoint]:
-        """Returns what watches all nodes of the forward pass."""
         if self._general is None:
             every = [self.judge.watchpoints(each) for each in self._forward]
             self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
@@ -229,17 +199,11 @@ _QUICK: Final = {
 
 
 VANISHING: Final = 1e-9
-"""Mean magnitude up to which a tensor is as good as lost: one that is not shows in Σx² as well."""
+"""Mean magnitude up to which a tensor counts as vanished; a larger one shows in Σx² as well."""
 
 
 def _quantities(quantity: str, threshold: float, holds: str) -> int:
-    """Returns the bits of ``Quick`` that may decide a check; 0: ``Quick.FINITE`` tells enough, or nothing quick does.
-
-    Args:
-        quantity: the parameter of the condition without its sign: ``abs_mean``.
-        threshold: its value.
-        holds: its sign: ``lt``.
-    """
+    """The bits of ``Quick`` that may decide a check; 0: ``Quick.FINITE`` is enough, or no quick number decides."""
     if quantity == "abs_mean" and holds == "lt" and threshold <= VANISHING:
         return Quick.ENERGY
     if quantity == "zero_percentage":
@@ -248,7 +212,7 @@ def _quantities(quantity: str, threshold: float, holds: str) -> int:
 
 
 _REDUCED: Final = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-"""Element types that reductions take as they are, in every version of PyTorch and on every device."""
+"""Element types that reductions take without a cast, in every version of PyTorch and on every device."""
 _EXACT_IN_SINGLE: Final = 2
 """Bytes of an element up to which float32 holds all values of a type."""
 
@@ -263,7 +227,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def extremes(x: torch.Tensor, waiting: Waiting) -> int:
-    """Starts to find the least and the greatest element; two places. NaN when an element is."""
+    """Starts to find the least and the greatest element (NaN when an element is); takes two places."""
     low, high = torch.aminmax(x)
     place = waiting.add(low)
     waiting.add(high)
@@ -271,18 +235,17 @@ def extremes(x: torch.Tensor, waiting: Waiting) -> int:
 
 
 def norm(x: torch.Tensor, order: int) -> torch.Tensor:
-    """Σ|x| or the root of Σx²; half types are summed in float32."""
+    """Σ|x| or √Σx²; half types are summed in float32."""
     found: torch.Tensor = torch.linalg.vector_norm(x, order, dtype=_summed_as(x))
     return found
 
 
 def total(x: torch.Tensor) -> torch.Tensor:
-    """Σx; half types are summed in float32."""
     return x.sum(dtype=_summed_as(x))
 
 
 def inside(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:
-    """Tells how many elements lie in a range, exactly as if they had been cast to double first."""
+    """The number of elements in a range, exactly as if they had been cast to double first."""
     if x.element_size() <= _EXACT_IN_SINGLE:
         x = x.to(torch.float32)
     start, end = (float(each) for each in single_bounds(*bounds)) if x.dtype == torch.float32 else bounds
@@ -295,10 +258,7 @@ def inside(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=256)
 def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
-    """Returns the least float32 that is not below a bound and the greatest one not above the other.
-
-    A float32 lies between them exactly when, cast to double, it lies between the bounds.
-    """
+    """The least float32 not below ``start`` and the greatest not above ``end``: exact bounds for a float32."""
     with np.errstate(all="ignore"):
         first, last = np.float32(start), np.float32(end)
         if float(first) < start:
@@ -313,7 +273,6 @@ def _summed_as(x: torch.Tensor) -> torch.dtype | None:
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int) -> list[torch.Tensor]:
-    """``norm`` of many tensors, in as few kernels as there can be."""
     found = [torch.empty(0)] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, tensor in enumerate(tensors):
@@ -329,7 +288,7 @@ def norms(tensors: Sequence[torch.Tensor], order: int) -> list[torch.Tensor]:
 
 
 def magnitudes(scratch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Σ|x| of tensors that nobody needs afterwards. On a CPU two passes are faster than the norm's one."""
+    """Σ|x| of tensors that are not needed afterwards. On a CPU two passes are faster than the norm's one."""
     if not scratch or scratch[0].device.type != "cpu":
         return norms(scratch, 1)
     return [x.abs_().sum(dtype=_summed_as(x)) for x in scratch]
@@ -339,53 +298,40 @@ Key = tuple[str, int]
 """Node name and slot."""
 NOWHERE = -1
 OVERWRITTEN: Final = -1
-"""The version of values that were changed in a way that versions do not count: no tensor has it."""
+"""The version of values that were changed without a new version: no tensor has it."""
 _ORDER: Final = itertools.count()
+
+
+def time_now() -> int:
+    """A point in time, among those at which the lines of a step were made: see ``Capture.order``."""
+    return next(_ORDER)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedOperand:
-    """What a node read, as it was when the node ran.
+    """An operand of a node, as it was when the node ran."""
 
-    Attributes:
-        sources: what it was made of.
-        seen: the line of this very tensor; None where there is none.
-        place: of its extremes in ``CapturedStep.waiting``, where no line tells.
-        extremes: themselves, of what was written over.
-        state: once it is known.
-    """
-
-    sources: Sequence[str]
-    seen: Capture | None = None
-    place: int = NOWHERE
-    extremes: tuple[torch.Tensor, torch.Tensor] | None = None
+    sources: Sequence[str]  # what it was made of
+    seen: Capture | None = None  # the capture of this very tensor
+    place: int = NOWHERE  # of its extremes in ``CapturedStep.waiting``, without a capture
+    extremes: tuple[torch.Tensor, torch.Tensor] | None = None  # of an operand that was written over
     state: OperandState | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Capture:
-    """One tensor of the step. Places lead into ``CapturedStep.waiting``.
+    """One tensor of the step. Places are positions in ``CapturedStep.waiting``.
 
     Attributes:
-        name, slot: the node that made it.
-        meta: of the tensor.
-        plan: the watchpoints on the node, None when it is not watched (or was not when the tensor was seen).
         tensor: its values, when they are held; valid only while ``intact``.
-        version: of the values, when they were seen; ``OVERWRITTEN`` when it is known that they are no longer the same.
-        counter: what counts changes of the values, where they do not by themselves.
-        extremes, magnitude, energy, total, zeros: places of quick numbers.
-        ranges: place of the count of each range.
-        difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece.
-        between: what Σ|prev| lies between, where that is known from the steps before.
-        previous: values of the step before, of weights that are compared.
+        version: of the values when they were seen; ``OVERWRITTEN`` when they are known to have changed.
+        counter: the object that counts changes of the values, if the tensor itself does not.
+        difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece; other places are of quick numbers.
+        between: bounds of Σ|prev|, if known from the steps before.
         pending: the exact look that was begun when the tensor was seen, because its values would not stay.
-        record: what an exact look found.
-        rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
-        told: it was judged, and its hits were reported, when it was made.
-        hit: a watchpoint had something to say of it.
-        operands: what its node read, as far as that was looked at.
-        fetched: its quick numbers, where they were fetched then, before those of the step.
-        order: grows from one tensor to the next.
+        record: the result of an exact look; ``rough``: it only tells whether there are NaN, Inf or non-zeros.
+        told: its hits were reported when it was made.
+        fetched: its quick numbers, if they were fetched before those of the step.
     """
 
     name: str
@@ -416,7 +362,6 @@ class Capture:
 
     @property
     def intact(self) -> bool:
-        """Tells whether the values are there and still what they were."""
         counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
         if counter is None and self.counter is None:
             counter = self.tensor
@@ -426,29 +371,22 @@ class Capture:
 
     @property
     def screened(self) -> bool:
-        """Tells whether quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
     def lead_to(self, kinds: int, start: int) -> None:
-        """Notes where quick numbers of some kinds are, which lie one after the other as ``begin_numbers`` left them."""
+        """Notes the places of quick numbers in the order of ``begin_numbers``."""
         for name, at in offsets(kinds).items():
             setattr(self, name, start + at)
 
 
 class MemoryBudget:
-    """Bytes of values that may be held at a time, beside weights and gradients, which live anyway.
-
-    Attributes:
-        left: bytes that are free.
-        make: lets go of what is needed least; called when there is no room.
-    """
+    """Bytes of values that may be held, besides weights and gradients; ``make`` frees the least needed values."""
 
     def __init__(self, budget: int) -> None:
         self.left = budget
         self.make: Callable[[], None] | None = None
 
     def take(self, size: int) -> bool:
-        """Takes some if it is there."""
         if size > self.left and self.make is not None:
             self.make()
         if size > self.left:
@@ -459,40 +397,24 @@ class MemoryBudget:
 
 @dataclass(slots=True, eq=False)
 class TensorGroup:
-    """Tensors of one element type that are watched alike, by the same few quick numbers.
+    """Tensors of one element type with the same plan; on a healthy run none of them gets a ``Capture``."""
 
-    A step has hundreds of them and on a healthy run none is shown: they become lines when they are asked for.
-
-    Attributes:
-        plan: the watchpoints on all of them, None when they are not watched.
-        kinds: their quick numbers (see ``Quick``).
-        lasting: weights, gradients and optimizer state, which outlive the step.
-        names, slots: the nodes that made them.
-        tensors: their values.
-        versions: of the values, when they were seen.
-        places: of the first number of each; its others follow.
-        orders: as ``Capture.order``.
-        lines: those that were asked for.
-    """
-
-    plan: WatchPlan | None
-    kinds: int
-    lasting: bool
+    plan: WatchPlan | None  # None when they are not watched
+    kinds: int  # their quick numbers (see ``Quick``)
+    lasting: bool  # weights, gradients and optimizer state, which outlive the step
     names: list[str] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)  # of the values when they were seen
+    places: list[int] = field(default_factory=list)  # of the first number of each; its others follow
     orders: list[int] = field(default_factory=list)
-    lines: dict[int, Capture] = field(default_factory=dict)
+    lines: dict[int, Capture] = field(default_factory=dict)  # captures that were asked for
 
     @property
     def order(self) -> int:
-        """The order of the first one."""
         return self.orders[0]
 
     def capture(self, number: int) -> Capture:
-        """One of them as a line of its own: always the same one."""
         if number in self.lines:
             return self.lines[number]
         tensor = local(self.tensors[number])
@@ -510,7 +432,7 @@ class TensorGroup:
         return capture
 
     def changed(self) -> Iterator[Key]:
-        """Returns the captures whose values changed since, or are gone. Weights are meant to change."""
+        """The tensors whose values changed since, or are gone, except for weights, which are meant to change."""
         for number, tensor in enumerate(() if self.lasting else self.tensors):
             if version_of(tensor) != self.versions[number] or not tensor.untyped_storage().nbytes():
                 yield self.names[number], self.slots[number]
@@ -527,10 +449,7 @@ class TensorGroup:
 
 @dataclass(slots=True)
 class _SeenTensor:
-    """A tensor that was seen in this step: the object, the version of its values, and where its line is.
-
-    ``name`` is the node that made it; the nodes that only return it have lines of their own.
-    """
+    """A tensor seen in this step, with its version, its maker (``name``), and its capture or group."""
 
     tensor: weakref.ref[torch.Tensor]
     version: int
@@ -543,7 +462,6 @@ class _SeenTensor:
 
     @property
     def overwritten(self) -> bool:
-        """Tells whether the values are known to be others now."""
         entry = self.entry
         return (entry.version if isinstance(entry, Capture) else entry.versions[self.number]) == OVERWRITTEN
 
@@ -552,12 +470,6 @@ class CapturedStep:
     """The tensors of one step, or of one pass, in the order in which they were made."""
 
     def __init__(self, room: MemoryBudget | int, volatile: set[Key] | None = None) -> None:
-        """Empty.
-
-        Args:
-            room: for values that are held; or how much there is.
-            volatile: see there; shared with another one.
-        """
         self.entries: list[Capture | TensorGroup] = []
         self.starts: list[int] = []
         """The times at which calls of the model began, as ``Capture.order``."""
@@ -566,9 +478,9 @@ class CapturedStep:
         """Tensors that were changed in place after they had been seen, in this step or one before."""
         self.fetched: HostNumbers | None = None
         self.bad: set[str] = set()
-        """Nodes in which NaN or Inf was found."""
+        """Nodes with NaN or Inf."""
         self.collected: dict[str, CapturedOperand] = {}
-        """What the gradients of parameters are, by their nodes, as far as it has a line of its own."""
+        """Gradients of parameters, by their nodes, as far as they have a capture."""
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
         self._grouped = 0
@@ -578,16 +490,13 @@ class CapturedStep:
         self._known: dict[int, _SeenTensor] = {}
 
     def __iter__(self) -> Iterator[Capture]:
-        """All tensors in order, each as a line."""
         self._take_apart()
         return (each for each in self.entries if isinstance(each, Capture))
 
     def __len__(self) -> int:
-        """Tells how many tensors there are: what bounds a step."""
         return len(self.entries) + self._grouped
 
     def names(self) -> Iterator[str]:
-        """Of all tensors; those of groups stay together."""
         for each in self.entries:
             if isinstance(each, Capture):
                 yield each.name
@@ -595,7 +504,6 @@ class CapturedStep:
                 yield from each.names
 
     def _take_apart(self) -> None:
-        """Makes lines of all groups."""
         groups = [each for each in self.entries if isinstance(each, TensorGroup)]
         if not groups:
             return
@@ -615,17 +523,15 @@ class CapturedStep:
         self._grouped = 0
 
     def get(self, key: Key) -> Capture | None:
-        """Returns what was seen last under a name."""
         if key not in self._by_key:
             self._take_apart()
         return self._by_key.get(key)
 
     def has(self, name: str) -> bool:
-        """Tells whether a node has a line of its own by now."""
         return (name, 0) in self._by_key
 
     def clear(self) -> None:
-        """Forgets the step; what is volatile stays known."""
+        """Forgets the step, except for the volatile tensors."""
         for each in self.entries:
             if isinstance(each, TensorGroup):
                 self.volatile.update(each.changed())
@@ -633,7 +539,7 @@ class CapturedStep:
                 self.volatile.add((each.name, each.slot))
         for each in self.entries:
             for line in (each,) if isinstance(each, Capture) else each.lines.values():
-                line.tensor = line.counter = None  # another step may have adopted it
+                line.tensor = line.counter = None  # another step may have adopted the capture
         self.entries.clear()
         self._groups.clear()
         self._grouped = 0
@@ -647,7 +553,6 @@ class CapturedStep:
         self.fetched = None
 
     def drop_values(self) -> None:
-        """Holds no values any more; what was found out about them stays."""
         for each in self:
             each.tensor = each.counter = None
         self._held.clear()
@@ -655,40 +560,33 @@ class CapturedStep:
         self._taken = 0
 
     def begin_call(self) -> None:
-        """The model is called."""
         self.starts.append(next(_ORDER))
 
     def add(self, capture: Capture) -> None:
-        """A line of its own making."""
         self.entries.append(capture)
         self._show(capture)
 
     def _show(self, capture: Capture) -> None:
-        """The last line of a name stands for it; of several calls in a step the first one that hit."""
+        """The last capture of a name is found by that name; of several calls in a step the first capture that hit."""
         known = self._by_key.get((capture.name, capture.slot))
         if known is None or not known.hit:
             self._by_key[capture.name, capture.slot] = capture
 
     def found(self, capture: Capture) -> None:
-        """A watchpoint had something to say of a line."""
         self._show(capture)
         capture.hit = True
         if capture.record is not None and capture.record.stats is not None and capture.record.stats.bad:
             self.bad.add(capture.name)
 
     def adopt(self, captures: Sequence[Capture]) -> None:
-        """Takes lines of passes of their own in, at their place in time. What was known first under a name stays."""
+        """Takes captures of separate passes in, at their place in time. Earlier captures of a name stay."""
         for capture in captures:
             self._by_key.setdefault((capture.name, capture.slot), capture)
         self.entries += captures
         self.entries.sort(key=lambda each: each.order)
 
     def note(self, name: str, slot: int, tensor: torch.Tensor, plan: WatchPlan | None) -> bool:
-        """As ``see``, in a third of the time: of a plain tensor that a few numbers decide on and that can be held.
-
-        Returns:
-            Whether that could be done; if not, ``see`` has to.
-        """
+        """A faster ``see``, for a plain tensor that few numbers decide and that can be held; False: call ``see``."""
         if (name, slot) in self.volatile or (plan is not None and not plan.few) or not is_simple(tensor):
             return False
         version = version_of(tensor)
@@ -721,7 +619,7 @@ class CapturedStep:
     def note_all(
         self, names: list[str], tensors: list[torch.Tensor], plan: WatchPlan, energies: Sequence[torch.Tensor]
     ) -> None:
-        """Adds what outlives the step: weights, gradients or optimizer state, of one element type, by their norms."""
+        """Adds weights, gradients or optimizer state, of one element type, by their norms."""
         group = self._group(plan, tensors[0].dtype, lasting=True)
         first, order = self.waiting.add_each(energies), next(_ORDER)
         group.names += names
@@ -756,23 +654,22 @@ class CapturedStep:
         counter: Counter | None = None,
         unwatched: WatchPlan = EVERYTHING,
     ) -> Capture:
-        """A tensor was made: its quick numbers are begun, and its values are held when there is room for them.
+        """A tensor was made: begins its quick numbers, and holds its values when there is room for them.
 
-        Where the values cannot be held, or are known to be changed in place later, everything about the tensor is
-        found out now.
+        If the values cannot be held, or are known to be changed in place later, the tensor is measured exactly now.
 
         Args:
             name: of the node.
             slot: of the output.
             tensor: the values.
-            plan: its watchpoints.
-            exactly: find everything out now, whatever becomes of the values.
-            look: find everything out also where nothing is watched (yet), if the values are not held.
-            screen: begin quick numbers also where nothing is watched yet: the values may be changed before that.
+            plan: its watchpoints; ``unwatched`` is used if nothing is watched yet.
+            exactly: measure exactly now, whatever becomes of the values.
+            look: measure exactly even without a plan, if the values are not held.
+            screen: begin quick numbers even without a plan: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
-            alone: where its numbers wait when they are fetched before all others.
-            counter: what counts its changes, where it does not do that by itself yet.
-            unwatched: what is found out where nothing is watched yet.
+            alone: the ``Waiting`` of its numbers when they are fetched before all others.
+            counter: the object that counts its changes, if it does not do that by itself yet.
+            unwatched: see ``plan``.
         """
         exactly = exactly or (plan is not None and plan.exactly)
         capture = Capture(name, slot, meta_of(tensor), plan)
@@ -800,22 +697,14 @@ class CapturedStep:
         return capture
 
     def line_of(self, tensor: torch.Tensor) -> Capture | None:
-        """The line of this very tensor as it is now, if it has one."""
+        """The capture of this very tensor in its present state, if any."""
         seen = self._same(tensor)
         return None if seen is None else seen.capture()
 
     def read_and_written(
         self, tensor: torch.Tensor, sources: Sequence[str], *, by_a_node: bool
     ) -> CapturedOperand | None:
-        """What an operator is about to read and to write over, which is looked at now where no line tells.
-
-        A line that is judged later has to know whether what will be gone by then is finite.
-
-        Args:
-            tensor: of numbers.
-            sources: what it was made of.
-            by_a_node: somebody will ask for it.
-        """
+        """The extremes of an operand that is about to be overwritten; a capture that is judged later needs them."""
         line = self.line_of(tensor)
         if line is not None and line.told and line.plan is not None:
             return CapturedOperand(sources, line)
@@ -829,7 +718,7 @@ class CapturedStep:
         return CapturedOperand(sources, extremes=(low, high))
 
     def line_at(self, key: Key, tensor: torch.Tensor) -> Capture | None:
-        """The line under a name, if a tensor shows the same memory: autograd gives operators what it saved."""
+        """The capture of a name, if a tensor shows the same memory: autograd gives operators the tensors it saved."""
         line = self._by_key.get(key)
         if line is None or line.tensor is None or not line.intact or line.meta != meta_of(tensor):
             return None
@@ -839,31 +728,27 @@ class CapturedStep:
 
     @property
     def room(self) -> int:
-        """Bytes of values for which there is room."""
         return self._room.left
 
     def glance(
         self, name: str, slot: int, tensor: torch.Tensor, plan: WatchPlan | None, *, look: bool = False
     ) -> Capture:
-        """As ``see``, of a tensor whose memory is used for something else soon: its quick numbers have to do."""
+        """Like ``see``, for a tensor whose memory is reused soon: quick numbers have to suffice."""
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
         look = look or (plan is not None and plan.exactly)
-        if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
+        if numeric(tensor) and look:  # FSDP resizes memory, which is impossible after NumPy has seen it
             capture.pending = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
         elif numeric(tensor) and plan is not None:
             measure(capture, values, self.waiting, plan)
         return capture
 
     def _hold(self, capture: Capture, values: torch.Tensor, *, for_now: bool) -> bool:
-        """Holds the values if there is room. What lies in memory that is held already takes none.
-
-        ``for_now``: they are looked at before they can be changed.
-        """
+        """Holds the values if there is room; ``for_now``: they are looked at before they can be changed."""
         if (capture.name, capture.slot) in self.volatile and not for_now:
             return False
-        if values.is_inference():  # does not count its changes: a copy is what it was
+        if values.is_inference():  # inference tensors do not count changes: keep a copy
             if not self._take(capture.meta.nbytes):
                 return False
             capture.tensor = values.clone()
@@ -877,12 +762,12 @@ class CapturedStep:
         return True
 
     def seen_as(self, tensor: torch.Tensor) -> str:
-        """The node that made this very tensor as it is now, empty for others. Others may have returned it since."""
+        """The node that made this very tensor in its present state, or empty. Others may have returned it since."""
         seen = self._same(tensor)
         return "" if seen is None else seen.name
 
     def overwrite(self, memory: Container[int]) -> None:
-        """Values in some storages (see ``internals.storage_of``) are changed now, which their versions need not say."""
+        """Values in some storages (see ``internals.storage_of``) change now, maybe without a new version."""
         found = False
         for each in self.entries:
             if isinstance(each, TensorGroup):
@@ -898,7 +783,6 @@ class CapturedStep:
         return taken
 
     def _same(self, tensor: torch.Tensor) -> _SeenTensor | None:
-        """An earlier sight of the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or tensor.is_inference():
             return None
@@ -906,13 +790,12 @@ class CapturedStep:
 
 
 def copy_numbers(source: Capture, target: Capture) -> None:
-    """Lets one line refer to the numbers of another."""
     for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "pending"):
         setattr(target, name, getattr(source, name))
 
 
 def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: WatchPlan, *, many: bool = False) -> None:
-    """Begins the quick numbers that a plan asks for, but the norms of ``many``."""
+    """Begins the quick numbers of a plan, except for the norms if ``many``."""
     if not values.numel():
         return
     x = plain(dense(values))
@@ -926,7 +809,7 @@ def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: Watc
 
 
 def begin_numbers(x: torch.Tensor, waiting: Waiting, kinds: int) -> int:
-    """Begins some quick numbers of a tensor that reductions take. They lie one after the other; the first place."""
+    """Begins some quick numbers of a tensor, in consecutive places; returns the first place."""
     if kinds == Quick.ENERGY:
         return waiting.add(norm(x, 2))
     start = len(waiting)
@@ -945,7 +828,7 @@ def begin_numbers(x: torch.Tensor, waiting: Waiting, kinds: int) -> int:
 
 @functools.cache
 def offsets(kinds: int) -> dict[str, int]:
-    """Returns the distance from the first number at which ``begin_numbers`` leaves each, by its name in ``Capture``."""
+    """The distance of each number from the first place of ``begin_numbers``, by its name in ``Capture``."""
     found: dict[str, int] = {}
     at = 0
     for kind, name in _NUMBERS:

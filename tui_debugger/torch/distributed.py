@@ -1,14 +1,14 @@
-"""A model that several processes train: the collective operations that its gradients, weights and outputs go through.
+"""A model that several processes train: the collective operations of its gradients, weights and outputs.
 
-A collective operation hands on what any process put in. Where one lies between two tensors the graph says so, by a
-node of its type, so that what one process got from another one is never taken for its own work:
+The graph has a node for each collective operation, so that data of another process is never taken for this process's
+own work:
 
-* ``Gradients/<parameter>`` is what the optimizer uses. Where gradients are summed up over processes its type is the
-  collective's, and its input is ``Gradients/<parameter>/local``: the gradient that this process has put in.
+* ``Gradients/<parameter>`` is the gradient that the optimizer uses. If gradients are summed over processes, its type is
+  the collective's, and its input is ``Gradients/<parameter>/local``: the gradient of this process.
 * ``AllGather/<parameter>`` is a weight put together from the shards of all processes (FSDP), as modules read it.
-* Of a tensor-parallel module that sums up what the processes computed, ``<module>/local`` is the part of this one.
+* For a tensor-parallel module that sums the results of all processes, ``<module>/local`` is the part of this process.
 
-Whatever fails here loses such a link, and never the training: gradients then count as summed up over all processes.
+Failures here only lose such a link: gradients then count as summed over all processes.
 """
 
 from __future__ import annotations
@@ -33,49 +33,35 @@ Guard = Callable[[Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A collective operation.
-
-    Attributes:
-        kind: its operator type.
-        ranks: the processes that take part; empty: all, or nobody knows.
-        reduction: ``mean`` or ``sum``; empty: nobody knows.
-    """
+    """A collective operation; ``kind`` is its operator type."""
 
     kind: str
-    ranks: tuple[int, ...] = ()
-    reduction: str = ""
+    ranks: tuple[int, ...] = ()  # empty: all, or unknown
+    reduction: str = ""  # ``mean`` or ``sum``; empty: unknown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatheredWeightRead:
-    """The way in which a module gets at a weight that is put together for it.
-
-    Attributes:
-        module: the module.
-        attribute: the name of the weight there.
-        name: of the weight, as it would be called were it whole.
-        parameter: what the optimizer updates: the shard, or a flat parameter with many of them.
-    """
+    """A weight that is put together for a module to read."""
 
     module: nn.Module
-    attribute: str
-    name: str
-    parameter: str
+    attribute: str  # the name of the weight in the module
+    name: str  # the name that the whole weight would have
+    parameter: str  # what the optimizer updates: the shard, or a flat parameter with many shards
 
 
 @dataclass(slots=True, eq=False)
 class Distribution:
-    """See the module.
+    """How a model is distributed over processes.
 
     Attributes:
-        gradients: by parameter what its gradient goes through before the optimizer uses it.
-        gathered: by name of a weight what puts it together, for those that are.
-        readings: which modules read those.
-        parallel: by ``id`` of a module that computes with its part of a weight what the parts are put together by.
-        placements: by parameter which part of it this process has, in words.
-        gathered_inputs: nodes whose inputs a collective operation has put together from those of all processes.
-        unknown: how the model is distributed could not be found out: anything may come from another process.
-        shared_inputs: nodes of which all processes compute parts from the same input: its gradients are summed up.
+        gradients: by parameter the collective between its gradient and the optimizer.
+        gathered: by name of a gathered weight the collective; ``readings``: the modules that read these weights.
+        parallel: by ``id`` of a module that computes with its part of a weight the collective of its results.
+        placements: by parameter in words which part of it this process has.
+        gathered_inputs: nodes whose inputs a collective has put together from those of all processes.
+        shared_inputs: nodes of which all processes compute parts from the same input: its gradients are summed.
+        unknown: the distribution could not be found out: anything may come from another process.
     """
 
     gradients: dict[str, Collective] = field(default_factory=dict)
@@ -89,13 +75,7 @@ class Distribution:
 
 
 def distribution_of(model: nn.Module, tree: ModelTree, before: Distribution) -> Distribution:
-    """Looks at a model. Of one that no wrapper distributes gradients may be summed up by the program itself.
-
-    Args:
-        model: with what wraps it.
-        tree: the model by names.
-        before: what was known of it; what was seen while it ran stays known.
-    """
+    """Looks at a model with its wrappers; facts of ``before`` that were seen while the model ran stay known."""
     found = Distribution(gathered_inputs=before.gathered_inputs, shared_inputs=before.shared_inputs)
     if _world() < 2:
         return found
@@ -123,7 +103,7 @@ def _world() -> int:
 
 def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -> None:
     if isinstance(module, nn.parallel.DistributedDataParallel):
-        mean = "" if getattr(module, "_comm_hooks", True) else "mean"  # a hook may do anything
+        mean = "" if getattr(module, "_comm_hooks", True) else "mean"  # a communication hook may do anything
         exchange = Collective(ALL_REDUCE, _ranks_of(module.process_group), mean)
         ignored = {without_wrappers(name) for name in getattr(module, "parameters_to_ignore", ())}
         for name, parameter in module.module.named_parameters():
@@ -163,7 +143,7 @@ def _add_shard(found: Distribution, reading: GatheredWeightRead, gather: Collect
 
 
 def _look_at_shards(tree: ModelTree, found: Distribution) -> None:
-    """Weights that know themselves which part they are; those that nobody puts together are computed with as such."""
+    """Weights that know which part they are; weights that are never gathered are computed with as such."""
     names = {id(parameter): name for name, parameter in tree.parameters.items()}
     for name, parameter in tree.parameters.items():
         spread = internals.spread_of(parameter)
@@ -187,15 +167,13 @@ def _ranks_of(group: Any) -> tuple[int, ...]:
 
 
 def _prefix(flat: str) -> str:
-    """``blocks.0.`` of ``blocks.0._flat_param``."""
     return flat.rpartition(".")[0] + "." * ("." in flat)
 
 
 class ExchangeHooks:
-    """Hooks that see what this process puts into collective operations, and the weights that come out of them."""
+    """Hooks on the inputs of collective operations in this process, and on the weights they produce."""
 
     def __init__(self, recording: StepRecording, guard: Guard) -> None:
-        """Installs nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._guard = guard
         self._handles: list[RemovableHandle] = []
@@ -203,7 +181,6 @@ class ExchangeHooks:
         self._distribution = Distribution()
 
     def install(self, tree: ModelTree, distribution: Distribution) -> None:
-        """Adds the hooks, in place of those that are there."""
         self.remove()
         self._distribution = distribution
         flat = {reading.parameter for reading in distribution.readings if reading.parameter != reading.name}
@@ -223,7 +200,6 @@ class ExchangeHooks:
                 self._handles.append(place.module.register_forward_hook(hook, prepend=True))
 
     def remove(self) -> None:
-        """Takes them all away."""
         for handle in (*self._handles, *(handle for _, handle in self._leaves.values())):
             handle.remove()
         self._handles.clear()
@@ -232,7 +208,6 @@ class ExchangeHooks:
     # -- hooks ---------------------------------------------------------------------------------------
 
     def _before(self, readings: list[GatheredWeightRead], module: nn.Module, _: Any) -> None:
-        """A module is about to read weights that were put together for it."""
         if module is readings[0].module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._read(readings))
 
@@ -247,7 +222,7 @@ class ExchangeHooks:
                 self._await(reading.name, weight)
 
     def _await(self, name: str, weight: torch.Tensor) -> None:
-        """The gradient of a weight before it is summed up. A leaf keeps its hook, any other tensor loses it."""
+        """Hooks the gradient of a weight before it is summed. A leaf keeps its hook, any other tensor loses it."""
         if weight.is_leaf:
             self._await_leaf(name, weight)
         else:
@@ -266,13 +241,12 @@ class ExchangeHooks:
         self._guard(lambda: self._came(name, gradient))
 
     def _came(self, name: str, gradient: torch.Tensor) -> None:
-        """Takes what is summed up: it is written over in place. A whole gradient is too large for who shards them."""
+        """Takes the gradient before the sum overwrites it. A whole gradient is too large to keep with sharding."""
         keep = self._distribution.gradients[name].kind == ALL_REDUCE
         with self._recording.at_work():
             self._recording.passed(local_of(name), "", gradient, keep=keep)
 
     def _part(self, place: ModulePlace, module: nn.Module, args: Any, out: Any) -> None:
-        """A module has computed its part of what all processes put together."""
         if module is place.module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._computed(place, args, out))
 
@@ -289,5 +263,5 @@ class ExchangeHooks:
 
 
 def _spread(distribution: Distribution) -> frozenset[str]:
-    """Weights that are tensor-parallel: what autograd hands to their hooks is summed up as it is read."""
+    """Tensor-parallel weights: autograd hands their hooks gradients that are summed as they are read."""
     return frozenset(distribution.placements) - frozenset(r.parameter for r in distribution.readings)

@@ -1,7 +1,6 @@
-"""Draws the graph of a step as the protocol sends it, with the collective operations between processes.
+"""Builds the graph of a step as the protocol sends it, with the collective operations between processes.
 
-Whoever draws names nodes and their inputs as one process sees them. A collective operation whose result nobody saw is a
-node without outputs: what is made of it may come from another process.
+A collective operation whose result was not seen has no outputs: tensors made from it may come from another process.
 """
 
 from __future__ import annotations
@@ -54,16 +53,9 @@ from tui_debugger.torch.structure import (
 
 
 class ExchangeGraph(GraphBuilder):
-    """See the module."""
+    """A ``GraphBuilder`` that adds the collective operations around each node."""
 
     def __init__(self, tree: ModelTree, structure: Structure, distribution: Distribution) -> None:
-        """An empty graph of a model.
-
-        Args:
-            tree: the model by names.
-            structure: what was seen of a step.
-            distribution: what lies between processes.
-        """
         super().__init__()
         self._structure = structure
         self._parameters = tree.parameters
@@ -81,9 +73,8 @@ class ExchangeGraph(GraphBuilder):
         self._drawn: dict[str, list[str]] = {}
 
     def add_parameter(self, name: str, slot: DrawnSlot, placement: str = "") -> None:
-        """See ``GraphBuilder``."""
         known = self._distribution.placements
-        kept_for = name.partition(".")[2]  # what an optimizer keeps for a parameter lies as that does
+        kept_for = name.partition(".")[2]  # optimizer state is placed like its parameter
         super().add_parameter(name, slot, placement or known.get(name) or known.get(kept_for, ""))
 
     def add_node(
@@ -96,9 +87,9 @@ class ExchangeGraph(GraphBuilder):
         *,
         ranks: Sequence[int] = (),
     ) -> None:
-        """See ``GraphBuilder``; draws the collective operations before and after it too."""
+        """See ``GraphBuilder``; adds the collective operations before and after the node."""
         if name in self._parts:
-            return  # it is drawn with what is put together of it
+            return  # it is added with its sum or gathered weight
         if not outputs and is_collective(op_type):
             outputs = None
         if op_type in DRAWN_UPDATES:  # of a weight as it lies here
@@ -122,14 +113,14 @@ class ExchangeGraph(GraphBuilder):
             super().add_node(name, op_type, made, outputs, source, ranks=ranks)
 
     def _through(self, name: str, inputs: Iterable[str]) -> list[str]:
-        """Returns what a node got, by way of what sums it up over processes. Nobody computes with shards."""
+        """The inputs of a node after their sums over processes; shards are not computed with."""
         backward = name in self._seen and bool(self._seen[name].forward)
         left_out = {local_output_of(name), *self._of_weight}
         made = [each for each in inputs if each not in left_out]
         return [self._summed(each) for each in made] if backward else made
 
     def _summed(self, gradient: str) -> str:
-        """The sum over processes of what comes back from a module that computes with its part of a weight."""
+        """The sum over processes of the input gradient of a module that computes with its part of a weight."""
         forward = self._seen[gradient].forward if gradient in self._seen else ""
         if forward not in self._parallel or forward not in self._distribution.shared_inputs:
             return gradient
@@ -140,7 +131,6 @@ class ExchangeGraph(GraphBuilder):
     def _add_parallel(
         self, name: str, op_type: str, inputs: list[str], outputs: Sequence[DrawnSlot] | None, source: str
     ) -> None:
-        """A module that computes with its part of a weight."""
         part_name, before = local_output_of(name), f"{name}/AllGather"
         ranks, part = self._parallel[name].ranks, self._seen.get(part_name)
         if name in self._distribution.gathered_inputs:
@@ -159,7 +149,7 @@ class ExchangeGraph(GraphBuilder):
     def _add_gradient(
         self, parameter: str, op_type: str, inputs: Sequence[str], outputs: Sequence[DrawnSlot] | None
     ) -> None:
-        """The gradient that an optimizer uses, and before it what this process puts into it."""
+        """Adds the gradient that an optimizer uses, and before it the gradient of this process."""
         exchange: Collective = self._distribution.gradients[parameter]
         part, node = self._seen.get(local_of(parameter)), gradient_of(parameter)
         made = self._through(node, [each for each in inputs if each not in self._parts])
@@ -178,7 +168,7 @@ class ExchangeGraph(GraphBuilder):
             self.add_call(node, [local], self._structure.text_of(call, node, [local]))
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
-        """Returns what the gradient of gathered weights is made of: what modules that read them got and got back."""
+        """The inputs of the gradient of gathered weights: inputs and output gradients of the modules that read them."""
         readers = [name for name, inputs in self._drawn.items() if any(weight in inputs for weight in weights)]
         came = [name for name, node in self._seen.items() if node.forward in readers]
         fed = [each for name in readers for each in self._drawn[name] if each not in self._gathered]
@@ -194,7 +184,6 @@ def _elements(slots: Iterable[DrawnSlot]) -> int:
 
 
 def _but(names: Iterable[str], left_out: Container[str] = ()) -> list[str]:
-    """Names in order, each once, without some."""
     return [name for name in dict.fromkeys(names) if name not in left_out]
 
 
@@ -214,15 +203,9 @@ def draw(
 ) -> bytes:
     """A serialized ``GraphProto``.
 
-    Args:
-        tree: the model. Before a step has run there are its modules in the order of their registration, unconnected.
-        structure: what was seen of a step.
-        optimizers: what updates its parameters.
-        buffers: names of the buffers that are worth looking at.
-        distribution: what lies between processes.
-        constants: names of those that cannot hold anything bad: what is made of them is not told.
-        frozen: parameters that are not to be trained, although an optimizer may hold them: nothing updates them.
-        learned: a step has run.
+    Before a step has run (``learned``) it has the modules in the order of registration, unconnected. ``buffers`` are
+    worth looking at; ``constants`` cannot hold NaN or Inf and are left out as inputs; ``frozen`` parameters are not
+    trained, although an optimizer may hold them.
     """
     drawing = _ModelGraph(ExchangeGraph(tree, structure, distribution), structure, constants)
     graph = drawing.graph
@@ -257,8 +240,6 @@ def draw(
 
 
 class _ModelGraph:
-    """The graph while it is drawn."""
-
     def __init__(self, graph: ExchangeGraph, structure: Structure, constants: Iterable[str]) -> None:
         self.graph = graph
         self._structure = structure
@@ -266,7 +247,6 @@ class _ModelGraph:
         self._numbers: dict[str, str] = {}
 
     def add_node(self, name: str) -> None:
-        """A node that was seen."""
         node = self._structure.nodes[name]
         # A gradient may have come of the second output only: the first one still has its place.
         forward = self._structure.nodes.get(node.forward)
@@ -277,7 +257,6 @@ class _ModelGraph:
             self._add_call(name, self._structure.inputs_of(name))
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
-        """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_ADD_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         inputs = self._structure.inputs_of_gradient(name)
@@ -285,7 +264,7 @@ class _ModelGraph:
         self._add_call(name, inputs)
 
     def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:
-        """The learning rates. Returns the node of each by ``id`` of the parameters that it is for."""
+        """Adds the learning rates; returns the node of each by ``id`` of its parameters."""
         nodes: dict[int, str] = {}
         searching = {id(group) for each in optimizers if _searches(each) for group in each.param_groups}
         for name, group in rates_of(optimizers):
@@ -295,7 +274,7 @@ class _ModelGraph:
         return nodes
 
     def add(self, name: str, kind: str, inputs: Iterable[str], slots: Sequence[Slot] = (), source: str = "") -> None:
-        """A node. A later output of another one is taken out of its tuple by a node between."""
+        """Adds a node, and a node for each input that is a later output of another node."""
         made = [self._drawn(each) for each in inputs if each not in self._constants]
         for each in made:
             node, slot = split_output(each)
@@ -304,7 +283,6 @@ class _ModelGraph:
         self.graph.add_node(name, kind, made, slots, source)
 
     def _add_call(self, name: str, inputs: Sequence[str]) -> None:
-        """The arguments of the node that was drawn last."""
         structure = self._structure
         call = structure.calls.get(name)
         if call is not None and call.arguments:
@@ -312,12 +290,11 @@ class _ModelGraph:
             self.graph.add_call(name, made, structure.text_of(call, name, inputs, self._constants))
 
     def add_update_call(self, parameter: str, call: NodeCall | None, inputs: Sequence[str]) -> None:
-        """The arguments of the update of a parameter, which was drawn last."""
         if call is not None:
             self.graph.add_call(update_of(parameter), inputs, self._structure.text_of(call, "", inputs))
 
     def _drawn(self, each: str) -> str:
-        """Returns what the graph calls an input: constants have numbers there."""
+        """The name of an input in the graph, where constants have numbers."""
         if not is_constant(each):
             return each
         text = constant_text(each)
@@ -328,7 +305,6 @@ class _ModelGraph:
 
 
 def _number(text: str) -> bool | int | float | str | Sequence[int]:
-    """The value of a constant, from the text that it has."""
     if _WHOLE.fullmatch(text):
         return [int(each) for each in text[1:-1].split(", ")]
     try:
@@ -347,7 +323,7 @@ _NOTHING: Final[Slot] = ("float32", (0,))
 
 
 def states_of(tree: ModelTree, optimizers: Iterable[torch.optim.Optimizer]) -> Mapping[str, Mapping[str, torch.Tensor]]:
-    """By parameter what an optimizer keeps for it, by name; counters of steps left out."""
+    """By parameter the tensors that an optimizer keeps for it, by name, without counters."""
     names = {id(parameter): name for name, parameter in tree.parameters.items()}
     found: dict[str, dict[str, torch.Tensor]] = {}
     for optimizer in optimizers:
@@ -360,7 +336,7 @@ def states_of(tree: ModelTree, optimizers: Iterable[torch.optim.Optimizer]) -> M
 
 
 class States:
-    """The states that optimizers keep, by name: mostly the same in every step, looked for anew only when not."""
+    """The states of optimizers, by name; looked up again only when they differ."""
 
     def __init__(self) -> None:
         self._tree: ModelTree | None = None
@@ -368,7 +344,6 @@ class States:
         self._named: list[tuple[str, torch.Tensor]] = []
 
     def of(self, tree: ModelTree, optimizers: Sequence[torch.optim.Optimizer]) -> list[tuple[str, torch.Tensor]]:
-        """As ``states_of``, in one list."""
         if self._tree is not tree or not self._same(optimizers):
             self._tree = tree
             pairs = [(each, parameter) for each in optimizers for parameter in parameters_of(each)]
@@ -378,7 +353,6 @@ class States:
         return self._named
 
     def _same(self, optimizers: Sequence[torch.optim.Optimizer]) -> bool:
-        """Tells whether every parameter has what it had, and there is no other one."""
         if sum(1 for each in optimizers for _ in parameters_of(each)) != len(self._known):
             return False
         for optimizer, parameter, state, tensors in self._known:
@@ -388,30 +362,27 @@ class States:
         return True
 
     def clear(self) -> None:
-        """Holds nothing."""
         self._tree, self._known, self._named = None, [], []
 
 
 def _searches(optimizer: torch.optim.Optimizer) -> bool:
-    """Tells whether an optimizer searches the size of its steps."""
     return isinstance(optimizer, torch.optim.LBFGS)
 
 
 def rates_of(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(node that hands out its learning rate, group) of every group, numbered through all optimizers."""
+    """(node of its learning rate, group) of every group, numbered through all optimizers."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     for number, group in enumerate(groups):
         yield f"Optimizer/learning_rate/{number}", group
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """The parameters of all groups."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 def tensors_of(state: Any) -> tuple[Any, ...]:
-    """The tensors of what an optimizer keeps for a parameter; the same ones as long as they are only written to."""
+    """The tensors that an optimizer keeps for a parameter; the same objects as long as they are only written to."""
     return tuple(each for each in state.values() if isinstance(each, torch.Tensor)) if state else ()
 
 

@@ -1,11 +1,8 @@
-"""Statistics of tensors on their own device, element by element and in float64: what offline checks would say.
+"""Statistics of tensors on their own device, element by element and in float64, as offline checks compute them.
 
-Results wait on the device: many small ones come with one transfer.
-
-Tensors in the memory of the host are looked at by the very functions that offline checks use. On other devices
-``begin`` starts the work on the device and returns at once; ``finish`` makes records of many tensors out of one
-transfer. Tensors are looked at in pieces, so that the memory this takes is bounded (``PIECE`` elements, a few float64
-copies of them), and the sums of pieces are joined by Chan's formula.
+Tensors in host memory are measured by the functions of offline checks. On other devices ``begin`` starts the work and
+returns at once; ``finish`` makes records of many tensors from one transfer. Tensors are measured in pieces of
+``PIECE`` elements, which bounds the memory to a few float64 copies of a piece; Chan's formula joins the pieces' sums.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def wide_type(device: torch.device) -> torch.dtype:
-    """Returns what sums are made in: float64, which Apple's GPUs do not have."""
+    """The type of sums: float64, or float32 on Apple's GPUs, which have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -40,18 +37,14 @@ class Waiting:
     def __init__(self) -> None:
         self._values: list[torch.Tensor] = []
         self._apart: list[int] = []
-        """For each of them how many places it has: 1, or one for each of its numbers."""
+        """For each result its number of places: 1, or one for each of its numbers."""
         self._places = 0
 
     def __len__(self) -> int:
-        """Tells how many results wait."""
         return self._places
 
     def may_be_bad(self, since: int) -> bool:
-        """Tells whether results that came behind a number of others may not be finite, as far as that costs no time.
-
-        What lies on another device is not waited for.
-        """
+        """Tells whether results after the first ``since`` places are not finite, as far as they are on the CPU."""
         place = self._places
         for values, apart in zip(reversed(self._values), reversed(self._apart), strict=True):
             place -= apart
@@ -62,11 +55,11 @@ class Waiting:
         return False
 
     def add(self, values: torch.Tensor) -> int:
-        """Adds a number, or a few; what comes back leads to them after ``fetch``."""
+        """Adds a result of one or several numbers; returns its place after ``fetch``."""
         return self._add(values, 1)
 
     def add_each(self, numbers: Sequence[torch.Tensor]) -> int:
-        """Adds many numbers of one device and type; the place of the first one: those of the others follow."""
+        """Adds many numbers of one device and type; returns the place of the first, the others follow."""
         return self._add(torch.stack(list(numbers)), len(numbers))
 
     def _add(self, values: torch.Tensor, places: int) -> int:
@@ -76,11 +69,7 @@ class Waiting:
         return self._places - places
 
     def fetch(self, before: HostNumbers | None = None) -> HostNumbers:
-        """Fetches all results by one transfer from each device (usually there is one).
-
-        Args:
-            before: those that were fetched before; they keep their places, and the others follow.
-        """
+        """Fetches all results by one transfer from each device, behind the results ``before``."""
         values, self._values = self._values, []
         apart, self._apart = self._apart, []
         if before is not None and not values:
@@ -94,21 +83,23 @@ class HostNumbers:
     """The numbers on the host."""
 
     def __init__(self, numbers: Doubles, start: npt.NDArray[np.int64]) -> None:
-        """``numbers`` of all results one after the other; where each starts, with one entry more than results."""
+        """``start`` says where each result starts in ``numbers``, with one entry more than results."""
         self._numbers = numbers
         self._start = start
 
     def followed_by(self, others: HostNumbers) -> HostNumbers:
-        """Returns these numbers, and others behind them."""
         start = np.concatenate((self._start[:-1], others._start + len(self._numbers)))
         return HostNumbers(np.concatenate((self._numbers, others._numbers)), start)
 
+    @property
+    def are_finite(self) -> bool:
+        """Tells whether no number is NaN or Inf."""
+        return bool(np.isfinite(self._numbers).all())
+
     def all(self, place: int) -> Doubles:
-        """The numbers of one result."""
         return self._numbers[self._start[place] : self._start[place + 1]]
 
     def first(self, places: npt.NDArray[np.int64]) -> Doubles:
-        """The first number of each result; NaN for a place below 0."""
         found = np.full(len(places), np.nan)
         known = places >= 0
         found[known] = self._numbers[self._start[places[known]]]
@@ -116,7 +107,6 @@ class HostNumbers:
 
 
 def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Tells where the numbers of each place start, by where those of each result do."""
     if not len(places) or int(places.max()) == 1:
         return start
     first = np.repeat(start[:-1], places)
@@ -125,14 +115,13 @@ def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.
 
 
 def _join(values: list[torch.Tensor]) -> torch.Tensor:
-    """All numbers in one row."""
     if all(not each.dim() for each in values):
         return torch.stack(values)
     return torch.cat([each.reshape(-1) for each in values])
 
 
 def _fetch(values: list[torch.Tensor]) -> tuple[Doubles, npt.NDArray[np.int64]]:
-    """The numbers of all results one after the other, and where those of each start, with one entry more."""
+    """The numbers of all results one after the other, and the start of each, with one entry more."""
     sizes = np.fromiter((each.numel() for each in values), np.int64, len(values))
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, each in enumerate(values):
@@ -158,9 +147,9 @@ def _fetch(values: list[torch.Tensor]) -> tuple[Doubles, npt.NDArray[np.int64]]:
 HOST: Final = {"cpu"}
 """Devices whose memory NumPy reads."""
 PIECE: Final = 1 << 22
-"""Elements that are looked at together."""
+"""Elements that are measured together."""
 _FAST: Final = 13
-"""Numbers of a piece that the statistics of ``fields.FAST`` are made of: see ``_piece``."""
+"""Numbers of a piece for the statistics of ``fields.FAST``: see ``_piece``."""
 _STATISTICS: Final = _FAST + sum(len(made.identity) for _, made in OTHERS)
 """Numbers of a piece for all statistics."""
 _COMPARED: Final = 2
@@ -168,34 +157,19 @@ _COMPARED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class PendingRecord:
-    """A look at one tensor that is under way.
-
-    Attributes:
-        meta: of the tensor.
-        need: what was asked for.
-        places: of the results in ``Waiting``, one for each piece.
-        previous: as ``Record.previous``.
-        record: the result, when it is known at once.
-    """
+    """A measurement of one tensor that is under way."""
 
     meta: TensorMeta
     need: RequiredStats
-    places: tuple[int, ...] = ()
-    previous: str = "none"
-    record: Record | None = None
+    places: tuple[int, ...] = ()  # of the results in ``Waiting``, one for each piece
+    previous: str = "none"  # as ``Record.previous``
+    record: Record | None = None  # the result, if known at once
 
 
 def begin(
     tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None
 ) -> PendingRecord:
-    """Starts to look at a tensor.
-
-    Args:
-        tensor: of any element type, shape and order.
-        need: what is needed beyond statistics.
-        waiting: where the results are put.
-        previous: the values of the step before, when there are some.
-    """
+    """Starts to measure a tensor of any element type, shape and order; results go to ``waiting``."""
     described = meta_of(tensor)
     if not numeric(tensor):
         return PendingRecord(described, need, record=Record(described, None, need=need))
@@ -215,7 +189,7 @@ def on_device(
         before = dense(local(previous))
         word = "ok" if before.shape == plain.shape else "shape"
         if word == "ok":
-            plain = plain.contiguous()  # weights are, as a rule: nothing is copied then
+            plain = plain.contiguous()  # weights usually are contiguous: nothing is copied
             others = flat_pieces(before.contiguous(), PIECE)
     ranges, closeness = sorted(need.ranges), sorted(need.closeness)
     places = [waiting.add(_piece(part, next(others, None), ranges, closeness)) for part in flat_pieces(plain, PIECE)]
@@ -223,12 +197,11 @@ def on_device(
 
 
 def finish(pending: Sequence[PendingRecord], fetched: HostNumbers) -> list[Record]:
-    """The records of looks whose results were fetched."""
     return [_record(pending_record, fetched) for pending_record in pending]
 
 
 def records(tensors: Sequence[tuple[torch.Tensor, RequiredStats, torch.Tensor | None]]) -> list[Record]:
-    """Records of tensors as they are now: (values, what is needed, values of the step before)."""
+    """Records of (values, what is needed, values of the step before)."""
     waiting = Waiting()
     pending = [begin(tensor, need, waiting, previous) for tensor, need, previous in tensors]
     return finish(pending, waiting.fetch())
@@ -242,7 +215,7 @@ def _on_host(tensor: torch.Tensor, need: RequiredStats, previous: torch.Tensor |
 def _piece(
     part: torch.Tensor, before: torch.Tensor | None, ranges: Sequence[Bounds], closeness: Sequence[Closeness]
 ) -> torch.Tensor:
-    """Everything about one piece, as one row of float64 on its device."""
+    """All numbers of one piece, as one row of float64 on its device."""
     wide = wide_type(part.device)
     x = _magnitudes(part, wide)
     finite = torch.isfinite(x)
@@ -263,7 +236,6 @@ def _piece(
 
 
 def _sums(made: Recipe, x: torch.Tensor, finite: torch.Tensor) -> list[torch.Tensor]:
-    """The sums of a statistic that there is no code of its own for; waits for the device."""
     chosen = x if made.every else x[finite]
     sums: Sums = made.part(chosen) if len(chosen) else made.identity
     return [torch.as_tensor(number, dtype=x.dtype, device=x.device) for number in sums]
@@ -335,7 +307,6 @@ def _stats(rows: Sequence[Doubles]) -> TensorStats:
 
 
 def _others(rows: Sequence[Doubles]) -> dict[str, Any]:
-    """The statistics that there is no code of its own for."""
     found, at = dict[str, Any](), _FAST
     for name, made in OTHERS:
         parts = (tuple(row[at : at + len(made.identity)].tolist()) for row in rows)

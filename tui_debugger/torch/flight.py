@@ -1,8 +1,4 @@
-"""The flight recorder on a PyTorch training: statistics of every tensor of the last steps.
-
-Unlike a debugger it wants to know everything about every tensor at every step, which costs accordingly: all of them
-are looked at exactly.
-"""
+"""The flight recorder on a PyTorch training: exact statistics of every tensor at every step, which is slow."""
 
 from __future__ import annotations
 
@@ -25,24 +21,9 @@ from tui_debugger.torch.verdicts import find_records, judge_step
 
 
 class TrainingFlight:
-    """Takes every step into the ring, and has it written when something goes wrong that no debugger sees.
-
-    A debugger sees the nodes that it watches. What runs after the last step, and the step in which the program ends,
-    are judged when it ends.
-    """
+    """Takes every step into the ring, and has it written when something goes wrong that no debugger sees."""
 
     def __init__(self, flight: Flight, training: TrainingState, say: Callable[[str], None], notes: Notebook) -> None:
-        """Waits for the end of the program.
-
-        Args:
-            flight: the settings.
-            training: the training.
-            say: tells people something, once.
-            notes: what the program notes.
-
-        Raises:
-            BadWatchpointError: a watch text is wrong.
-        """
         self._recorder = FlightRecorder(
             flight, training.identity(), training.recording.unrecorded.all, training.patience, training.memory
         )
@@ -52,40 +33,37 @@ class TrainingFlight:
         self._step = 0
         self._attached = False
         self._withheld: Sequence[ClientHit] = ()
-        """The hits of the step that ended last, those that a debugger sees included."""
+        """The hits of the last step, including those that a debugger sees."""
         self._known: BaseException | None = None
         self._closed = False
         self._ending = EndListener(self._ended)
 
     def close(self) -> None:
-        """The training is over: what waits to be written is written. Idempotent."""
+        """The training is over: writes what waits to be written. Idempotent."""
         if not self._closed:
             self._closed = True
             self._ending.close()
             self._ended(None, True)
 
     def __del__(self) -> None:
-        """The model and its optimizers are no longer there: so the training is over."""
+        """The model and its optimizers are gone: the training is over."""
         with contextlib.suppress(Exception):
             self.close()
 
     def plans(self) -> Plans:
-        """Returns what it watches, of the graph that it knows."""
         return Plans(self._recorder.judge)
 
     def begins(self, step: int, *, attached: bool) -> None:
-        """A step begins: its number, in case that it does not end."""
         self._step, self._attached = step, attached
         self._ending.thread = threading.get_ident()
 
     def take(self, step: int, *, attached: bool) -> None:
-        """A step has ended. ``attached``: a debugger sees to the nodes that it watches."""
         with self._ending.at_work():
             self._attached = attached
             self._report(self._judge(step))
 
     def lost(self, step: int) -> None:
-        """The debugger went away at the end of this step: maybe it was not told of it any more."""
+        """The debugger left at the end of this step, maybe before it saw the hits."""
         with self._ending.at_work():
             self._attached = False
             self._report(self._recorder.judged(step, self._withheld))
@@ -113,7 +91,6 @@ class TrainingFlight:
             self._report(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
-        """Judges what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()
@@ -121,7 +98,7 @@ class TrainingFlight:
             self._training.goes_on()
 
     def _judge(self, step: int, *, partial: bool = False) -> str:
-        """Takes a step into the ring and judges it; see ``FlightRecorder.judged`` for what is returned."""
+        """Takes a step into the ring and judges it; returns the text of ``FlightRecorder.judged``."""
         training, recorder = self._training, self._recorder
         recording = training.recording
         if not recorder.knows_graph:
@@ -139,12 +116,11 @@ class TrainingFlight:
         return recorder.judged(step, hits, lambda name, slot: _values(captures.get((name, slot))))
 
     def _know(self, partial: bool) -> None:
-        """Has the graph drawn where it is another one."""
         recording = self._training.recording
         if not recording.structure.changed and self._recorder.knows_graph:
             return
         learning = recording.learning
-        recording.learning = False  # what is there of it is drawn, even of a first step that does not end
+        recording.learning = False  # the graph so far counts, even of a first step that does not end
         try:
             self._recorder.know([self._training.graph()])
         finally:
@@ -152,7 +128,7 @@ class TrainingFlight:
         recording.structure.changed = partial and learning
 
     def _captures(self) -> dict[Key, Capture]:
-        """Returns what is known of the step, one of each tensor: the first bad one if there is any, else the last."""
+        """The captures of the step, one for each tensor: the first bad one if there is any, else the last."""
         found: dict[Key, Capture] = {}
         for capture in self._all():
             key = capture.name, capture.slot
@@ -193,7 +169,7 @@ def _row(capture: Capture, with_values: bool) -> FlightRow:
 
 
 def _values(capture: Capture | None) -> Array | None:
-    """A copy of the values in the memory of the host, if they still are what they were."""
+    """A copy of the values in host memory, if they are unchanged."""
     if capture is None or not capture.intact or capture.tensor is None:
         return None
     values: Array = as_array(capture.tensor.cpu()).copy()

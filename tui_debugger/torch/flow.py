@@ -1,11 +1,11 @@
-"""The inputs of every tensor of a step: followed from operator to operator, below autograd.
+"""The inputs of every tensor of a step, followed from operator to operator, below autograd.
 
-While a step is *followed*, every operator that runs hands on what its arguments were made of to what it makes; where
-a node (a module, a recorded operator, a gradient) ends, its outputs are made of that node alone. So the inputs of a
-node are all that its outputs were made of, and nothing else, with gradients or without.
+While a step is *followed*, every operator hands the sources of its arguments on to its outputs; the outputs of a node
+(a module, a recorded operator, a gradient) have only this node as source. So the inputs of a node are exactly the
+sources of its outputs, with gradients or without.
 
 A tensor is known by its memory: its storage, which is held weakly, and its place in there. That outlives the Python
-objects that stand for one tensor in turn, for autograd makes new ones where it saves tensors and for views.
+objects of one tensor: autograd makes new ones for saved tensors and views.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tui_debugger.torch.internals import leaves
 from tui_debugger.torch.structure import UNKNOWN, kind_of, unique
 
 MOST: Final = 64
-"""The most sources of one tensor. A tensor made of more (a norm of all gradients) has one unknown source."""
+"""The most sources of one tensor. A tensor with more (a norm of all gradients) gets one unknown source."""
 MOVES: Final = frozenset(
     {
         *("Alias", "AsStrided", "BroadcastTo", "Cat", "Chunk", "Clone", "Contiguous", "Copy", "Detach", "Diagonal"),
@@ -38,7 +38,7 @@ MOVES: Final = frozenset(
         *("OnesLike", "EmptyLike", "NewEmpty", "NewEmptyStrided", "Relu", "Neg", "Abs"),
     }
 )
-"""Kinds of operators that make nothing bad of what is not, whatever the values are."""
+"""Kinds of operators that never make NaN or Inf from finite values."""
 _WRITES_NUMBERS: Final = frozenset(
     {
         "ConstantPadNd",
@@ -53,43 +53,37 @@ _WRITES_NUMBERS: Final = frozenset(
         "Where",
     }
 )
-"""Kinds of operators that put a number of the program in the place of some elements."""
+"""Kinds of operators that set some elements to a number of the program."""
 _KEEPS_LOW: Final = (MOVES - {"Relu", "Neg", "Abs", "Zero", "Zeros", "ZerosLike", "OnesLike", "NewZeros"}) | {
     *("Add", "Sub", "Mul", "Div", "ToCopy"),
 }
-"""Kinds of operators that keep an element of -Inf: they lay it over others, or scale it."""
+"""Kinds of operators that keep an element of -Inf: they add it to others, or scale it."""
+_LOGARITHMS: Final = frozenset({"Log", "Log2", "Log10"})
 _LOW: Final = -65504.0
-"""The lowest number of the smallest type: what is lower may become -Inf."""
+"""The lowest number of the smallest type: lower numbers may become -Inf."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
-"""Kinds of operators that leave nothing in a tensor of what it was."""
+"""Kinds of operators that leave nothing of a tensor's earlier values."""
 ALLOCATES: Final = frozenset({"Empty", "EmptyLike", "EmptyStrided", "EmptyPermuted", "NewEmpty", "NewEmptyStrided"})
-"""Kinds of operators that return memory as it is found."""
+"""Kinds of operators that return uninitialized memory."""
 _AS_FOUND: Final = "\0found"
-"""The source of values in memory that no operator was seen to write to: what is no operator may have written there."""
+"""The source of uninitialized memory: something else than an operator may have written there."""
 _SEED: Final = "\0seed"
-"""The source of the gradient of a loss by itself; where the node of the loss is known, its name comes behind."""
+"""The source of the gradient of a loss by itself; the name of the loss's node follows if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInputs:
-    """The origin of a tensor.
+    """The origin of a tensor."""
 
-    Attributes:
-        sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
-        work: kind of the operator that computed something of the sources; of several the last one, as ``LogFunction``;
-            empty where values only moved.
-        own: it is the output of a node itself.
-        masked: the program itself put elements there that are so low that a softmax gives them no weight.
-    """
-
-    sources: tuple[str, ...] = ()
-    work: str = ""
-    own: bool = False
-    masked: bool = False
+    sources: tuple[str, ...] = ()  # outputs of nodes, parameters and inputs that it was made of; ``UNKNOWN``: others
+    work: str = ""  # kind of the operator that computed it; of several the last, as ``LogFunction``; empty: moved only
+    own: bool = False  # it is itself the output of a node
+    masked: bool = False  # the program set elements so low that a softmax gives them no weight
+    truth: bool = False  # its 1 and 0 stand for True and False: the logarithm of these is a mask
 
 
 def _together(last: str, before: Sequence[str]) -> str:
-    """The type of what several operators computed, which is not that of any of them; of one alone its own."""
+    """The type of the work of several operators, which differs from each operator's; of one its own."""
     return f"{last.removesuffix(_SEVERAL)}{_SEVERAL}" if before else last
 
 
@@ -102,8 +96,6 @@ PlaceInMemory = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 @dataclass(slots=True, eq=False)
 class _StorageView:
-    """A tensor in a storage."""
-
     place: PlaceInMemory
     tensor: weakref.ref[torch.Tensor]
     version: int
@@ -112,47 +104,37 @@ class _StorageView:
 
 @dataclass(slots=True, eq=False)
 class _Storage:
-    """A storage: the reference keeps its address from being used again, not its memory."""
+    """A storage: the reference keeps its address from being reused, not its memory."""
 
     reference: Any
     views: list[_StorageView] = field(default_factory=list)
 
 
 class StepSources:
-    """The sources of the tensors of this step.
-
-    Attributes:
-        following: the step is followed.
-        changed: weights and buffers that operators were seen to change.
-        seeing: operators are seen. Else only what is the very output of a node is known.
-        updating: an optimizer runs: it is to write to weights.
-    """
+    """The sources of the tensors of this step."""
 
     def __init__(self, *, doubts_found: bool = True, touch: Callable[[Iterable[str]], None] = lambda _: None) -> None:
-        """Nothing is known yet.
+        """``doubts_found``: uninitialized memory has an unknown source.
 
-        Args:
-            doubts_found: memory that is read as it was found is made of something unknown.
-            touch: told the names of outputs and weights that the program writes to.
+        ``touch`` is called with the names of outputs and weights that the program writes to.
         """
         self._touch = touch
-        self.updating = False
+        self.updating = False  # an optimizer runs: it is to write to weights
         self._doubts_found = doubts_found
-        self.changed: set[str] = set()
-        self.following = True
-        self.seeing = True
+        self.changed: set[str] = set()  # weights and buffers that operators changed
+        self.following = True  # the step is followed
+        self.seeing = True  # operators are seen; else only the very outputs of nodes are known
         self._storages: dict[int, _Storage] = {}
         self._mixed: set[int] = set()
-        """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
+        """Storages that got values of additional sources outside of backward passes."""
         self._written: set[int] = set()
-        """Storages to which the program wrote outside of backward passes, and no optimizer."""
+        """Storages to which the program, and no optimizer, wrote outside of backward passes."""
         self._others: dict[int, tuple[weakref.ref[torch.Tensor], TensorInputs]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
         self._process = os.getpid()
 
     def clear(self) -> None:
-        """Forgets the step."""
         self._storages.clear()
         self._mixed.clear()
         self._written.clear()
@@ -160,14 +142,13 @@ class StepSources:
         self._in_storage = None
 
     def know_parameters(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Weights and buffers make themselves. Each has the first name that it is given."""
+        """Weights and buffers are their own sources. Each has the first name that it is given."""
         self._parameters.clear()
         self._in_storage = None
         for name, tensor in parameters:
             self.know_parameter(name, tensor)
 
     def know_parameter(self, name: str, tensor: torch.Tensor) -> None:
-        """One more tensor that makes itself: what stands for a parameter while a module runs."""
         known = self._parameters.get(id(tensor))
         if known is None or known[0]() is not tensor:
             self._parameters[id(tensor)] = weakref.ref(tensor), name
@@ -175,42 +156,39 @@ class StepSources:
     # -- nodes ---------------------------------------------------------------------------------------
 
     def made(self, tensor: torch.Tensor, output: str) -> None:
-        """A node made a tensor. What an inner node made stays its own when an outer one returns it."""
+        """A node made a tensor. The output of an inner node stays its own when an outer node returns it."""
         known = self._find(tensor)
         if known is None or not known.own:
             self._set(tensor, TensorInputs((output,), own=True, masked=known is not None and known.masked), anew=True)
 
     def replaced(self, tensor: torch.Tensor, output: str) -> None:
-        """A node changed a tensor in place: it is its own from now on, and what looks into it is made of it, too."""
+        """A node changed a tensor in place: it is the output of this node from now on, and a source of its views."""
         self._change(tensor, TensorInputs((output,), own=True), overwritten=False)
 
     def recomputed(self, tensor: torch.Tensor, output: str) -> None:
-        """A tensor was made once more, for a checkpoint."""
         known = self._find(tensor)
         if known is None or not known.own:
             self._set(tensor, TensorInputs((output,), own=bool(output)), anew=True)
 
     def doubt(self, tensor: torch.Tensor) -> None:
-        """Notes that a tensor was also made of something that is not recorded."""
+        """Adds an unknown source to a tensor."""
         made = self.of(tensor)
         self._set(tensor, TensorInputs(tuple(unique([*made.sources, UNKNOWN])), masked=made.masked), anew=True)
 
     def overwrite(self, memory: Iterable[int]) -> None:
-        """Other values lie in some storages (see ``internals.storage_of``) than those that were made there."""
+        """Some storages (see ``internals.storage_of``) have new values of unknown origin."""
         for address in memory:
             self._storages.pop(address, None)
 
     def lost(self, tensor: torch.Tensor) -> None:
-        """A tensor was made that cannot be looked at: it is not known what is in it."""
+        """A tensor was made that cannot be looked at: its content is unknown."""
         self._set(tensor, _NOBODY, anew=True)
 
     def parameter(self, tensor: torch.Tensor) -> str:
-        """The name of a weight or buffer, empty for another tensor."""
         known = self._parameters.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else ""
 
     def held_in(self, tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-        """The weights and buffers in whose memory a tensor lies, by name."""
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None or self._parameter_at(address) is None:
@@ -227,19 +205,19 @@ class StepSources:
         return found
 
     def shows_bytes(self, tensors: Iterable[torch.Tensor]) -> bool:
-        """Tells whether one of some tensors shows the bytes of a weight or buffer, as a copy of a model reads them."""
+        """Tells whether a tensor shows the bytes of a weight or buffer, as copies of a model read them."""
         whole = (each for each in tensors if not has_fractions(each))
         return any(has_fractions(held) for each in whole for _, held in self.held_in(each))
 
     def of(self, tensor: torch.Tensor) -> TensorInputs:
-        """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
+        """The origin of a tensor. An unknown tensor without fractions counts as constant: it cannot hold NaN or Inf."""
         known = self._find(tensor)
         if known is not None:
             return known
         return _NOBODY if has_fractions(tensor) else _CONSTANT
 
     def itself(self, tensor: torch.Tensor) -> str:
-        """The output, weight or input that a tensor is, or shows all of in the same shape; empty where it is none."""
+        """The output, weight or input that a tensor is, or shows completely in the same shape; else empty."""
         made = self.of(tensor)
         if made.work or len(made.sources) != 1 or not made.sources[0] or made.sources[0].startswith("\0"):
             return ""
@@ -257,33 +235,30 @@ class StepSources:
         return ""
 
     def written(self, tensor: torch.Tensor) -> bool:
-        """Tells whether the program itself wrote to the memory of a tensor in this step."""
         return internals.storage_of(internals.part_of(tensor)) in self._written
 
     def mixed(self, tensor: torch.Tensor) -> bool:
-        """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
+        """Tells whether the program added sources to a tensor, as clipping mixes all gradients into each."""
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:
-        """Tells whether a tensor was made of something that is known."""
         return any(each != UNKNOWN and not each.startswith(_SEED) for each in self.of(tensor).sources)
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
-        """Returns what tensors were made of, in order; what a backward pass was given as a gradient of one is known."""
+        """The sources of tensors, in order, without the gradients that a backward pass was given."""
         found = unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
         return [UNKNOWN if each == _AS_FOUND else each for each in found]
 
     def began_backward(self, seed: torch.Tensor, loss: str) -> None:
-        """A backward pass of a loss begins. ``seed``: the gradient of the loss, which the program may have made."""
+        """A backward pass of a loss begins; ``seed`` is the gradient of the loss, which the program may have made."""
         if self.of(seed).sources == (_SEED,):
             self._set(seed, TensorInputs((_SEED + loss,)), anew=True)
 
     # -- operators -----------------------------------------------------------------------------------
 
     def ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """An operator has run."""
         if os.getpid() != self._process:
-            return  # a worker that loads data was forked off
+            return  # a forked process, such as a data loader's worker
         if self.lays(func, args):
             return
         name, kind = internals.name_of(func), kind_of(func)
@@ -295,7 +270,7 @@ class StepSources:
         given = leaves(((*args[:3], *args[5:]) if _updates_statistics(func, args) else args, kwargs))
         if kind == "OnesLike" and _begins_backward():
             made = TensorInputs((_SEED,))
-        elif internals.exchanges(func):  # no work of this process, and not made of its tensors alone
+        elif internals.exchanges(func):  # the result also depends on other processes
             made = TensorInputs(tuple(unique([*self.sources(given), UNKNOWN])))
         elif kind in ALLOCATES and self._doubts_found and any(map(has_fractions, outputs)):
             made = TensorInputs((_AS_FOUND,))
@@ -310,19 +285,18 @@ class StepSources:
             made = replace(made, masked=True)
         elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
             made = TensorInputs(masked=True)
+        elif kind == "ToCopy" and given[0].dtype is torch.bool:
+            made = replace(made, truth=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def lays(self, func: Any, args: Any) -> bool:
-        """Tells whether an operator lays a tensor into other memory, and writes nothing: what lies there is known.
-
-        A weight or buffer that is laid into other memory has other values after that.
-        """
+        """Tells whether an operator lays a tensor into other memory without writing; not for a weight or buffer."""
         return internals.name_of(func) == "aten::set_" and not any(map(self.parameter, leaves(args[:1])))
 
     def _each(
         self, kind: str, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor]
     ) -> None:
-        """An operator on lists of tensors: each is made of those at its place, and of those that all share."""
+        """An operator on lists: each output is made of the tensors at its place, and of shared tensors."""
         lists = [list(each) for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
         lists = [each for each in lists if each and isinstance(each[0], torch.Tensor)]
         shared = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
@@ -343,16 +317,19 @@ class StepSources:
         parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
+        truth = any(part.truth for part, _ in parts[:1])
+        masked |= truth and kind in _LOGARITHMS
+        truth &= kind in MOVES or kind == "ToCopy"
         if not sources:
-            return TensorInputs(masked=True) if masked else _CONSTANT
-        # Where to look was computed as well: that makes nothing bad.
+            return TensorInputs(masked=masked, truth=truth) if masked or truth else _CONSTANT
+        # Computed indices do not make values bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
-        if work:  # what computed the loss is at work: its node, or nobody knows
+        if work:  # the loss itself was computed with: its node is the source, if known
             sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
-        return TensorInputs(tuple(unique(sources)), work, masked=masked)
+        return TensorInputs(tuple(unique(sources)), work, masked=masked, truth=truth)
 
     def _hand_on(
         self,
@@ -370,7 +347,7 @@ class StepSources:
                 self._set(tensor, made)
 
     def touch(self, written: Iterable[torch.Tensor]) -> None:
-        """Notes that the program is writing to tensors: what was recorded in their memory is something else then."""
+        """The program writes to tensors: recorded tensors in their memory have other values then."""
         if self.updating:
             return
         for tensor in written:
@@ -430,7 +407,7 @@ class StepSources:
         return TensorInputs(sources, work, masked=any(view.made.masked for view in others))
 
     def _set(self, tensor: torch.Tensor, made: TensorInputs, *, anew: bool = False) -> None:
-        """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
+        """Notes the origin of a tensor; ``anew``: also for others at the same place, with the same values."""
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None:
@@ -440,7 +417,7 @@ class StepSources:
         if storage is None:
             storage = self._storages[address] = _Storage(internals.hold_weakly(plain.untyped_storage()))
         place = place_of(plain)
-        if not made.own and not made.work:  # all of an output, in its own shape
+        if not made.own and not made.work:  # a complete output, in its own shape
             itself = (view.made for view in storage.views if view.place == place and view.made.own)
             made = next((each for each in itself if each.sources == made.sources), made)
         storage.views = [
@@ -451,7 +428,7 @@ class StepSources:
         storage.views.append(_StorageView(place, weakref.ref(tensor), internals.version_of(tensor), made))
 
     def _change(self, tensor: torch.Tensor, made: TensorInputs, *, overwritten: bool) -> None:
-        """A tensor was written to: so were all views of the same memory."""
+        """A tensor was written to, and with it all views of the same memory."""
         if name := self.parameter(tensor):
             self.changed.add(name)
             return
@@ -479,7 +456,7 @@ class StepSources:
         self._set(tensor, made, anew=True)
 
     def _parameter_at(self, address: int) -> str | None:
-        """The parameter whose memory a tensor looks into: empty where several lie there, None where there is none."""
+        """The parameter in a storage: empty if several lie there, None if there is none."""
         if self._in_storage is None:
             self._in_storage = {}
             for reference, name in self._parameters.values():
@@ -492,14 +469,14 @@ class StepSources:
 
 
 def written_by(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operator writes to, those included that it does not say."""
+    """The tensors that an operator writes to, including those missing in its schema."""
     if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
         return leaves(args[3:5])
     return internals.written(func, args, kwargs)
 
 
 def _updates_statistics(func: Any, args: Any) -> bool:
-    """Tells whether an operator is a batch norm that trains: it changes its running statistics without reading them."""
+    """Tells whether an operator is a training batch norm: it changes its running statistics without reading them."""
     name = internals.name_of(func)
     return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
 
@@ -509,7 +486,7 @@ def _is_low(value: Any) -> bool:
 
 
 def _is_low_tensor(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor is one number of the program that is very low. It lies in the memory of the host."""
+    """Tells whether a tensor in host memory is one very low number of the program."""
     return tensor.device.type == "cpu" and tensor.numel() == 1 and has_fractions(tensor) and _is_low(tensor.item())
 
 
@@ -519,7 +496,7 @@ def has_fractions(tensor: torch.Tensor) -> bool:
 
 
 def _begins_backward() -> bool:
-    """Tells whether ``backward`` makes the gradient of a loss by itself just now."""
+    """Tells whether ``backward`` is just making the gradient of a loss by itself."""
     frame = sys._getframe(1)  # noqa: SLF001 - the only way to look at the callers
     for _ in range(8):
         if frame.f_code.co_name == "_make_grads":
@@ -531,12 +508,10 @@ def _begins_backward() -> bool:
 
 
 def place_of(tensor: torch.Tensor) -> PlaceInMemory:
-    """Tells where in its storage a tensor lies."""
     return int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def range_of(place: PlaceInMemory) -> tuple[int, int]:
-    """First and last byte of a place."""
     offset, shape, stride, dtype = place
     if 0 in shape:
         return 0, 0
@@ -545,6 +520,5 @@ def range_of(place: PlaceInMemory) -> tuple[int, int]:
 
 
 def is_dense(place: PlaceInMemory) -> bool:
-    """Tells whether a place has no gaps."""
     start, end = range_of(place)
     return math.prod(place[1]) * place[3].itemsize == end - start

@@ -1,8 +1,7 @@
-"""Tensors of PyTorch from inside: those in a value, their parts, types and bytes, and all that has no public name.
+"""Tensors of PyTorch from inside: tensors in nested values, their parts, types and bytes.
 
-It is there from 2.4 to 2.13.
-
-What is missing in another version makes attaching fail, which is said in one line; the training goes on.
+This is the only module that uses private names of PyTorch (tried with 2.4 to 2.13). If one is missing in another
+version, attaching fails with a one-line message, and the training goes on.
 """
 
 from __future__ import annotations
@@ -29,16 +28,13 @@ from tui_debugger.stats.dtypes import canonical_name, dtype_of
 
 _DEEPEST: Final = 10
 _NOT_OPENED: Final = (type, torch.nn.Module, torch.optim.Optimizer)
-"""Objects whose tensors are their own: whoever takes or returns one did not make them."""
+"""Objects whose tensors are their own: a module that takes or returns such an object did not make them."""
 _KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
 """The types that are looked at among the attributes of other objects."""
 
 
 def leaves(value: Any) -> list[torch.Tensor]:
-    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots.
-
-    Of any other object (a namespace, a distribution) the tensors that are its attributes.
-    """
+    """Tensors of nested containers, data classes, model outputs and attributes, in order: the slots."""
     if isinstance(value, torch.Tensor):
         return [value]
     found: list[torch.Tensor] = []
@@ -68,7 +64,6 @@ _SCALARS: Final = frozenset({int, float, bool, str, bytes, torch.dtype, torch.de
 
 
 def named_leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors with a name each: ``x``, ``batch.ids``, ``states.0``."""
     return _walk(value, name, _DEEPEST)
 
 
@@ -96,28 +91,26 @@ class CallHook:
     """Calls a function with arguments of its own first.
 
     A model that is deep-copied (for averaged weights), pickled or sent to another process takes its hooks along. A copy
-    of this one does nothing, needs nothing of tdbg to be loaded, and keeps nothing alive.
+    of this hook does nothing, can be loaded without tdbg, and keeps nothing alive.
     """
 
-    __torch_unserializable__ = True  # PyTorch would warn that a tensor is saved without it
+    __torch_unserializable__ = True  # PyTorch would warn that it is not saved with a tensor
 
     __slots__ = ("_act", "_first")
 
     def __init__(self, act: Callable[..., None], *first: Any) -> None:
-        """``act(*first, *arguments)`` is called."""
         self._act = act
         self._first = first
 
     def __call__(self, *arguments: Any) -> None:
-        """Called by PyTorch. Nothing is returned: nothing is changed."""
+        """Returns nothing, so that PyTorch changes nothing."""
         self._act(*self._first, *arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
-        """A hook that does nothing."""
         return _nothing()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The same, by what every Python has."""
+        """A hook that does nothing, made from the standard library."""
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
@@ -131,7 +124,7 @@ def changed_by_hooks(module: torch.nn.Module) -> bool:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Tells how often the values were changed in place; 0 for those that do not count that."""
+    """How often the values were changed in place; 0 for tensors that do not count that."""
     try:
         return tensor._version  # noqa: SLF001 - see above
     except RuntimeError:  # made in inference mode
@@ -139,15 +132,14 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 Counter = torch.Tensor | weakref.ref[torch.Tensor]
-"""The counter that tells how often the values of a tensor were changed."""
+"""The object that counts how often the values of a tensor were changed."""
 
 
 def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor]) -> Sequence[Counter]:
-    """Returns what counts the changes of each output of an operator that is just being run.
+    """The object that counts the changes of each output of a running operator.
 
-    Outputs do not have the counts yet that the program's tensors will have: views will share that of the tensor that
-    they look into. What is made of nothing, or only like another tensor, gets one of its own, and would be copied if
-    a tensor of ours had the same: it is held weakly.
+    Views share the count of their base. An output made of nothing, or only like another tensor, gets a count of its
+    own, but would be copied if one of our tensors shared it: so it is held weakly.
     """
     viewed = _viewed_argument(operator)
     if viewed is not None:
@@ -161,7 +153,7 @@ def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tens
 
 
 def counting(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values without their history, and with the same count of changes, also while an operator is run."""
+    """The same values without history, with the same count of changes, even while an operator runs."""
     with torch._C._SetExcludeDispatchKeyGuard(_COUNTS, False):  # noqa: SLF001 - see above
         return tensor.detach()
 
@@ -169,9 +161,8 @@ def counting(tensor: torch.Tensor) -> torch.Tensor:
 def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
     """Tells whether autograd itself, and no program, runs an operator.
 
-    The mode takes the history from what it saves, without going through its own layers (those below it run with them
-    switched off; a tensor of inference mode, which it cannot save, never goes through them), and from the gradient of
-    a parameter before it keeps that.
+    Autograd detaches the tensors that it saves without going through its own layers, and the gradient of a parameter
+    before it keeps that.
     """
     if operator is not torch.ops.aten.detach.default or args[0].is_inference():
         return False
@@ -186,56 +177,59 @@ _COUNTS = torch._C.DispatchKey.ADInplaceOrView  # noqa: SLF001 - see above
 
 
 def in_backward() -> bool:
-    """Tells whether autograd runs in this thread: a module that is called now is being recomputed for a checkpoint."""
+    """Tells whether autograd runs in this thread: a module that is called now is recomputed for a checkpoint."""
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - see above
 
 
 def run_backward() -> Any:
-    """Returns what ``backward`` and ``torch.autograd.grad`` call with the tensors, their gradients, and more."""
+    """The function that ``backward`` and ``torch.autograd.grad`` call with tensors, gradients, and more."""
     autograd: Any = torch.autograd
     return autograd._engine_run_backward  # noqa: SLF001 - see above
 
 
 def replace_run_backward(function: Any) -> None:
-    """Puts another function in its place."""
     autograd: Any = torch.autograd
     autograd._engine_run_backward = function  # noqa: SLF001 - see above
 
 
 def when_backward_ends(act: Callable[[], None]) -> None:
-    """Calls something when the backward pass that runs is over, and all gradients are there."""
+    """Calls ``act`` when the running backward pass is over, and all gradients are there."""
     torch.autograd.Variable._execution_engine.queue_callback(act)  # noqa: SLF001 - see above
 
 
 def backward_function() -> int:
-    """Number of the function that autograd runs, -1 when it runs none."""
+    """Number of the function that autograd runs now; -1 when no function runs."""
     function = torch._C._current_autograd_node()  # noqa: SLF001 - see above
     return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
 
 
 def number_of(function: Any) -> int:
-    """Number of a function of autograd; those that keep the gradients of leaves all have the same."""
     return int(function._sequence_nr())  # noqa: SLF001 - see above
 
 
 def last_function() -> int:
-    """Number of the function that autograd made last: for the operator that runs now, if it is differentiated."""
+    """Number of the function that autograd made last: for the running operator, if it is differentiated."""
     autograd: Any = torch.autograd
     return int(autograd._get_sequence_nr()) - 1  # noqa: SLF001 - see above
 
 
 def no_autocast() -> AbstractContextManager[None]:
-    """Operators compute in the types that they are given."""
+    """Operators compute in the types of their arguments."""
     guard: AbstractContextManager[None] = torch._C._DisableAutocast()  # noqa: SLF001 - see above
     return guard
 
 
-def transformed(tensor: torch.Tensor) -> bool:
-    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+def transforming() -> bool:
+    """Tells whether ``torch.func`` (vmap, grad ...) runs.
 
     Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
     """
-    return _transform_level() is not None or _wrapped(tensor)
+    return _transform_level() is not None
+
+
+def transformed(tensor: torch.Tensor) -> bool:
+    """Tells whether ``torch.func`` runs, or a tensor stands for others in there."""
+    return transforming() or _wrapped(tensor)
 
 
 _wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above
@@ -243,20 +237,17 @@ _transform_level: Callable[[], int | None] = torch._C._functorch.maybe_current_l
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:
-    """Norms of tensors of one device and element type, in few kernels."""
     options = {} if dtype is None else {"dtype": dtype}
     found: Sequence[torch.Tensor] = torch._foreach_norm(list(tensors), order, **options)  # noqa: SLF001 - see above
     return found
 
 
 def differences(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Each tensor less another one, in few kernels."""
     found: Sequence[torch.Tensor] = torch._foreach_sub(list(tensors), list(others))  # noqa: SLF001 - see above
     return found
 
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-    """Writes over tensors, in few kernels."""
     torch._foreach_copy_(list(targets), list(sources))
 
 
@@ -267,30 +258,28 @@ def name_of(operator: Any) -> str:
 
 @functools.cache
 def changes_its_arguments(operator: Any) -> bool:
-    """Tells whether an operator works in place."""
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
 
 
 @functools.cache
 def returns_something(operator: Any) -> bool:
-    """Tells whether an operator returns anything; some of those on lists of tensors only write to them."""
     return bool(operator._schema.returns)  # noqa: SLF001 - see above
 
 
 def exchanges(operator: Any) -> bool:
-    """Tells whether an operator is part of a collective operation: what it returns may come from another process."""
+    """Tells whether an operator is part of a collective operation: its result may come from another process."""
     return name_of(operator).startswith(("c10d::", "_c10d_functional", "_dtensor::"))
 
 
 @functools.cache
 def ends_later(operator: Any) -> bool:
-    """Tells whether what an operator returns is not there yet: processes exchange values while the program goes on."""
+    """Tells whether the result of an operator is not there yet: processes exchange it while the program goes on."""
     name = name_of(operator)
     return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
 
 
 def received(operator: Any, args: Any, out: Any) -> list[torch.Tensor]:
-    """The tensors that an operator which ends later writes to; some of them return nothing but what one waits for."""
+    """The tensors that an operator which ends later writes to; some of them return only a handle to wait for."""
     name = name_of(operator)
     if not name.startswith("c10d::"):
         return leaves(out)
@@ -299,7 +288,7 @@ def received(operator: Any, args: Any, out: Any) -> list[torch.Tensor]:
 
 @functools.cache
 def _viewed_argument(operator: Any) -> tuple[int, str] | None:
-    """The argument, by place and name, in whose memory an operator returns views; None for most operators."""
+    """The argument, by place and name, whose memory an operator returns views of; None for most operators."""
     schema = operator._schema  # noqa: SLF001 - see above
     if schema.is_mutable or not any(each.alias_info is not None for each in schema.returns):
         return None
@@ -308,25 +297,22 @@ def _viewed_argument(operator: Any) -> tuple[int, str] | None:
 
 
 def views_argument(operator: Any) -> bool:
-    """Tells whether an operator returns views of an argument: it reads no values."""
     return _viewed_argument(operator) is not None
 
 
 def written(operator: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operator says it writes to."""
     values = (args[at] if at < len(args) else kwargs.get(name) for at, name in written_arguments(operator))
     return [tensor for value in values for tensor in leaves(value)]
 
 
 @functools.cache
 def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
-    """The arguments that an operator writes to, by place and name."""
     arguments = enumerate(operator._schema.arguments)  # noqa: SLF001 - see above
     return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """Returns what tells the memory of a tensor from others while it lives; None where a tensor has none of its own."""
+    """Identifies the memory of a tensor while it lives; None where a tensor has none of its own."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or transformed(tensor):
         return None
     try:
@@ -336,17 +322,16 @@ def storage_of(tensor: torch.Tensor) -> int | None:
 
 
 def address_of(storage: torch.UntypedStorage) -> int:
-    """Returns what ``storage_of`` says of a tensor in a storage."""
+    """``storage_of`` the tensors in a storage."""
     return int(storage._cdata)  # noqa: SLF001 - see above
 
 
 def hold_weakly(storage: torch.UntypedStorage) -> StorageWeakRef:
-    """Keeps the address of a storage from being used for another one, and lets its memory go."""
+    """Keeps the address of a storage from being reused, but not its memory."""
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
 
 def other_mode() -> bool:
-    """Tells whether something sees every operator already."""
     return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
 
 
@@ -354,10 +339,7 @@ def other_mode() -> bool:
 
 
 def compiles() -> bool:
-    """Tells whether the program has called ``torch.compile``, for whatever.
-
-    Optimizers load the compiler, too: to keep it away from themselves, which they ask for with no backend.
-    """
+    """Tells whether the program has called ``torch.compile``; optimizers load the compiler, too, without a backend."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
     backends: dict[int, object] = getattr(compiler, "cached_backends", {})
     return any(map(callable, tuple(backends.values())))
@@ -365,7 +347,7 @@ def compiles() -> bool:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Keeps torch.compile from compiling what runs here, although the code around it is to be compiled."""
+    """Keeps torch.compile from compiling the code in here, even if the code around it is compiled."""
     set_compiler = torch._C._dynamo.eval_frame.set_eval_frame  # noqa: SLF001 - see above
     before = set_compiler(None)
     try:
@@ -375,28 +357,22 @@ def uncompiled() -> Iterator[None]:
 
 
 def can_stand_back() -> bool:
-    """Tells whether torch.compile can be told to run everything as it was written: from 2.6 on."""
     return hasattr(torch.compiler, "set_stance")
 
 
 class _CompilerStandsBack:
-    """Makes torch.compile run everything as it was written, while something sees every operator.
-
-    It cannot compile then: it would go without for the rest of the program, and fail where ``fullgraph`` was asked for.
-    """
+    """Makes torch.compile run eagerly while a mode sees every operator: a failed compilation would be final."""
 
     def __init__(self) -> None:
         self._seeing = 0
         self._stance: Any = None
 
     def begin(self) -> None:
-        """Counts one more that sees every operator."""
         self._seeing += 1
         if self._seeing == 1 and can_stand_back():
             self._stance = torch.compiler.set_stance("force_eager")
 
     def end(self) -> None:
-        """Counts one less."""
         self._seeing -= 1
         if not self._seeing and self._stance is not None:
             self._stance.__exit__(None, None, None)
@@ -407,19 +383,14 @@ _compiler = _CompilerStandsBack()
 
 
 _waiting_to_leave: Final[list[Any]] = []
-"""Modes that another one was entered above, and that show nothing any more."""
+"""Modes below another mode, which are to be left and show nothing any more."""
 
 
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
-    """Shows every operator that runs, with its arguments and what it made."""
+    """Shows every operator that runs, with its arguments and outputs."""
 
     def __init__(self, show: Callable[..., None], look: Callable[[Any, Any, Any], Any] | None = None) -> None:
-        """Of those that write to their tensors more is shown.
-
-        Args:
-            show: called after each with the operator, its arguments and what it made.
-            look: called before one that writes to its arguments; what it returns is shown, too.
-        """
+        """``show`` gets each operator after it ran, with the earlier result of ``look`` if it writes to arguments."""
         super().__init__()  # type: ignore[no-untyped-call] # likewise
         self._show = show
         self._look = look
@@ -427,17 +398,13 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         self._is_left = True
 
     def enter(self) -> None:
-        """Shows what this thread runs, and the backward passes that it starts."""
         self._inference = torch.is_inference_mode_enabled()
         _compiler.begin()
         self._is_left = False
         self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def leave(self) -> bool:
-        """Shows no more. False where that cannot be now: another mode was entered since, or an operator is shown.
-
-        Inference mode puts back what it found when it ends: a mode that was left meanwhile would still be called.
-        """
+        """Shows no more; False if that must wait for the end of another mode, of inference mode, or of an operator."""
         current: Any = dispatch._get_current_dispatch_mode  # noqa: SLF001 - see above
         if self._is_left:
             return True
@@ -448,13 +415,12 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         self.__exit__(None, None, None)
         _compiler.end()
         self._is_left = True
-        if (below := current()) in _waiting_to_leave:  # of another model, which was detached before this one
+        if (below := current()) in _waiting_to_leave:  # the mode of another model, which was detached first
             _waiting_to_leave.remove(below)
             below.leave()
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs an operator."""
         kwargs = kwargs or {}
         if self._look is None or not changes_its_arguments(func):
             out = func(*args, **kwargs)
@@ -471,41 +437,27 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
 
 @dataclass(frozen=True, slots=True)
 class MeshPlacement:
-    """The placement of a distributed tensor on the processes.
+    """The placement of a distributed tensor on the processes; ``ranks`` have parts of it."""
 
-    Attributes:
-        text: which part this process has, in words.
-        ranks: the processes that have parts.
-        replicated: several processes have the same part.
-    """
-
-    text: str
+    text: str  # which part this process has, in words
     ranks: tuple[int, ...]
-    replicated: bool
+    replicated: bool  # several processes have the same part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """A weight of a module under ``fully_shard``.
+    """A weight of a module under ``fully_shard``."""
 
-    Attributes:
-        parameter: the shard that the optimizer updates.
-        owners: (module, attribute) of those that read the whole weight.
-        group: the process group that puts it together.
-        ranks: the processes over which its gradient is summed up.
-        parallel: what is put together is itself only a part: modules compute with it in parallel.
-    """
-
-    parameter: torch.Tensor
-    owners: tuple[tuple[torch.nn.Module, str], ...]
+    parameter: torch.Tensor  # the shard that the optimizer updates
+    owners: tuple[tuple[torch.nn.Module, str], ...]  # (module, attribute) of those that read the whole weight
     group: Any
     ranks: tuple[int, ...]
-    parallel: bool
+    parallel: bool  # the whole weight is itself only a part: modules compute with it in parallel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatPart:
-    """A weight inside a flat parameter: its owner, its name there, and what the optimizer knows of it, if anything."""
+    """A weight inside a flat parameter: its owner, its name there, and its parameter for the optimizer, if any."""
 
     module: torch.nn.Module
     attribute: str
@@ -516,27 +468,17 @@ class FlatPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatShard:
-    """A flat parameter of ``FullyShardedDataParallel``.
-
-    Attributes:
-        flat: the parameter.
-        parts: the weights in it.
-        group: the process group that puts it together.
-        more_groups: gradients are summed up over further processes.
-        sharded: every process has a part of it only.
-        placement: which one, in words.
-    """
+    """A flat parameter of ``FullyShardedDataParallel``; ``group`` puts it together, ``placement`` is in words."""
 
     flat: torch.Tensor
     parts: tuple[FlatPart, ...]
     group: Any
-    more_groups: bool
-    sharded: bool
+    more_groups: bool  # gradients are summed over further processes
+    sharded: bool  # every process has only a part of it
     placement: str
 
 
 def flat_shards(module: torch.nn.Module) -> list[FlatShard]:
-    """Returns what ``FullyShardedDataParallel`` made of the weights of a module."""
     handle: Any = getattr(module, "_handle", None)
     flat = getattr(handle, "flat_param", None)
     if not isinstance(flat, torch.Tensor):
@@ -565,7 +507,6 @@ def _flat_text(shard: Any, shape: Sequence[int]) -> str:
 
 
 def shards(module: torch.nn.Module) -> list[Shard]:
-    """Returns what ``fully_shard`` made of the weights of a module."""
     get: Any = getattr(module, "_get_fsdp_state", None)
     if get is None:
         return []
@@ -582,7 +523,7 @@ def _shard(each: Any) -> Shard:
 
 
 def spread_of(tensor: torch.Tensor) -> MeshPlacement | None:
-    """Tells how a distributed tensor lies on the processes; None for any other tensor."""
+    """The placement of a distributed tensor; None for any other tensor."""
     mesh: Any = getattr(tensor, "device_mesh", None)
     placements: Any = getattr(tensor, "placements", None)
     if mesh is None or placements is None:
@@ -602,18 +543,16 @@ def spread_of(tensor: torch.Tensor) -> MeshPlacement | None:
 
 
 def is_view(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor looks into another one."""
     return bool(tensor._is_view())  # noqa: SLF001 - see above
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that another one looks into, None for one that looks into none."""
     base: torch.Tensor | None = tensor._base if is_view(tensor) else None  # noqa: SLF001 - see above
     return base
 
 
 def freed(tensor: torch.Tensor) -> bool:
-    """Tells whether the memory of the values was given back: FSDP does so with weights that were put together."""
+    """Tells whether the memory of the values was given back, as FSDP does with gathered weights."""
     if tensor.layout is not torch.strided or not tensor.numel():
         return False
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -621,7 +560,7 @@ def freed(tensor: torch.Tensor) -> bool:
 
 
 def part_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a distributed tensor that this process has, any other as it is; waits for what is on its way."""
+    """This process's part of a distributed tensor, any other tensor as it is; waits for values on their way."""
     if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
         return tensor
     part = getattr(tensor, "_local_tensor", tensor)
@@ -631,17 +570,15 @@ def part_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_partial(tensor: torch.Tensor) -> bool:
-    """Tells whether the processes have terms of a sum that was not made yet."""
     return any(place.is_partial() for place in getattr(tensor, "placements", ()))
 
 
 def is_replicated(tensor: torch.Tensor) -> bool:
-    """Tells whether several processes have the same part of a distributed tensor."""
     return any(place.is_replicate() for place in getattr(tensor, "placements", ()))
 
 
 def is_exchanged(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor comes right out of a collective operation."""
+    """Tells whether a tensor is the direct result of a collective operation."""
     return hasattr(getattr(tensor, "_local_tensor", tensor), "trigger_wait")
 
 
@@ -650,7 +587,7 @@ PIECE: Final = 1 << 20
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a distributed tensor that this process has, any other tensor as it is; without its history."""
+    """``part_of`` a tensor, without history."""
     return part_of(tensor).detach()
 
 
@@ -660,7 +597,7 @@ def readable(tensor: torch.Tensor) -> bool:
 
 
 def is_simple(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor is a dense one with elements, of a type whose norm can be taken, and no subclass's."""
+    """Tells whether a tensor is plain, dense, not empty, and of a type whose norm can be taken."""
     plain = type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
     return (
         plain and tensor.dtype in _SIMPLE and tensor.layout is torch.strided and tensor.numel() > 0 and readable(tensor)
@@ -671,7 +608,6 @@ _SIMPLE: Final = frozenset({torch.float32, torch.float64, torch.float16, torch.b
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A sparse tensor with all its elements, any other as it is."""
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
@@ -692,7 +628,7 @@ _MOST_METAS: Final = 10_000
 
 
 def type_name(dtype: torch.dtype) -> str:
-    """The name of an element type: that of NumPy and ml_dtypes where they have it."""
+    """The name of an element type, as in NumPy and ml_dtypes where they have it."""
     return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
@@ -710,12 +646,11 @@ _NAMES: Final = {
 
 
 def numeric(tensor: torch.Tensor) -> bool:
-    """Tells whether statistics are defined for a tensor."""
     return tensor.dtype in _NAMES
 
 
 def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """The values of a numeric tensor in the memory of the host; nothing is copied but what is sparse or conjugated."""
+    """The values of a numeric tensor in host memory; only sparse or conjugated tensors are copied."""
     plain = dense(local(tensor)).resolve_conj().resolve_neg()
     kind = dtype_of(type_name(plain.dtype))
     if kind is None:
@@ -728,12 +663,12 @@ def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 class _TensorMemory:
-    """The memory of a tensor as NumPy reads it. ``Tensor.numpy`` would keep FSDP from resizing it ever after."""
+    """The memory of a tensor as NumPy reads it. After ``Tensor.numpy`` FSDP could not resize it any more."""
 
     __slots__ = ("__array_interface__", "_tensor")
 
     def __init__(self, tensor: torch.Tensor, width: str) -> None:
-        """``width``: type of the elements, as NumPy writes it. The tensor lives as long as an array of it."""
+        """``width``: NumPy's text for the type of the elements. The tensor lives as long as an array of it."""
         self._tensor = tensor
         self.__array_interface__ = {
             "version": 3,
@@ -745,7 +680,6 @@ class _TensorMemory:
 
 
 def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
-    """All elements in C order as 1-D tensors of a bounded length: views where possible, never a copy of the whole."""
     if tensor.is_contiguous():
         flat = tensor.view(-1)
         for start in range(0, flat.numel(), elements):
@@ -761,10 +695,9 @@ def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
 
 
 def chunks(tensor: torch.Tensor) -> Iterator[bytes]:
-    """The elements, little-endian and in C order."""
     plain = dense(tensor).resolve_conj().resolve_neg()
     for piece in flat_pieces(plain, max(1, PIECE // plain.element_size())):
         row = piece.contiguous().cpu()
-        if row.stride() != (1,):  # an element that was expanded is contiguous with any stride
+        if row.stride() != (1,):  # an expanded single element is contiguous with any stride
             row = row.clone(memory_format=torch.contiguous_format)
         yield as_array(row.view(torch.uint8)).tobytes()

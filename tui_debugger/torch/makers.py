@@ -1,12 +1,12 @@
-"""How tensors came to be in a step in which nobody sees operators: compared with the steps that were followed.
+"""How tensors came to be in a step in which operators are not seen: compared with the steps that were followed.
 
 Programs do not do the same in every step, and a step in which a branch runs for the first time is the one that breaks.
-So what a module is given, what it returns, and what a loss is made of is held against the steps before: the node that
-made the very tensor, or else the way back through autograd to the nodes that it was computed from. What has no
-gradient, and was computed, shows nothing of that.
+So the inputs and outputs of modules and the sources of losses are compared with earlier steps: by the node that made
+the very tensor, or else by the way back through autograd to the nodes that it was computed from. A computed tensor
+without gradient shows nothing of that.
 
-What only moves elements is no part of the way: PyTorch moves them by other functions while somebody sees operators, or
-where a tensor lies otherwise in memory, and nothing bad comes of it.
+Functions that only move elements are left out of the way: PyTorch uses others while operators are seen, or for another
+memory layout, and they never make NaN or Inf.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import UNKNOWN
 
 MOST: Final = 500
-"""Functions of autograd on the way from a tensor back to nodes; beyond that it is not compared."""
+"""Functions of autograd on the way from a tensor back to nodes; longer ways are not compared."""
 _OF_LEAF: Final = "AccumulateGrad"
 """The type of the functions that keep gradients."""
 _COPIES: Final = frozenset({"CloneBackward0"})
@@ -35,34 +35,34 @@ _MOVES: Final = _COPIES | {
     )
     for number in range(4)
 }
-"""Types of the functions that have moved elements of one tensor, and nothing else."""
+"""Types of the functions that only move elements of one tensor."""
 
 
 class Makers:
-    """What made the tensors of this step, and of those that were followed."""
+    """The makers of the tensors of this step, and of the steps that were followed."""
 
     def __init__(self, recording: StepRecording) -> None:
         self._recording = recording
         self._usual: dict[Hashable, set[Hashable]] = {}
         self._anywhere: dict[Hashable, set[Hashable]] = {}
-        """The same of all that a node was given or returned, wherever that stood among the arguments."""
+        """Like ``_usual``, for all tensors that a node was given or returned, at any place among the arguments."""
         self._nodes: dict[str, set[Hashable]] = {}
-        """The nodes that a loss was computed of."""
+        """The nodes that a loss was computed from."""
         self._made: dict[int, tuple[str, int]] = {}
-        """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
+        """Outputs of nodes of this step, with their versions, by the number of their autograd function."""
 
         self.masks: set[str] = set()
         """Nodes that wrote masks which modules returned."""
 
     def writer(self, tensor: torch.Tensor) -> str:
-        """The type of the function that made the elements of a tensor, as ``MaskedFill``; empty without one."""
+        """The type of the function that made the elements of a tensor, such as ``MaskedFill``; empty without one."""
         function: Any = tensor.grad_fn
         while function is not None and type(function).__name__ in _MOVES:
             function = function.next_functions[0][0]
         return "" if function is None else _FUNCTION.sub("", type(function).__name__)
 
     def weighs(self, tensor: torch.Tensor) -> str:
-        """The type of what weighed masks on the way to a tensor, as ``LogSoftmaxFunction``; empty without masks."""
+        """The type of the function that weighed masks on the way to a tensor (``LogSoftmaxFunction``), or empty."""
         functions: list[Any] = []
         if self.masks.isdisjoint(self._recording.flow.sources([tensor])) or self._way_back(tensor, functions) is None:
             return ""
@@ -70,25 +70,19 @@ class Makers:
         return next((f"{kind}Function" for kind in kinds if WEIGHS.search(kind)), "")
 
     def new_step(self) -> None:
-        """A step is over: functions are numbered anew where threads change."""
         self._made.clear()
 
     def made(self, node: str, tensors: Iterable[torch.Tensor]) -> None:
-        """A node has run. What an inner node made stays its own when an outer one returns it."""
+        """A node has run. The output of an inner node stays its own when an outer node returns it."""
         for tensor in tensors:
             if tensor.grad_fn is not None:
                 self._made.setdefault(number_of(tensor.grad_fn), (node, version_of(tensor)))
 
     def usual(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> bool:
-        """Tells whether tensors came to be as in a step that was followed. While one is, that is learned.
+        """Tells whether the tensors of a node came to be as in a followed step; learns while a step is followed.
 
-        Arguments may be left out in some steps, so that others stand at other places: what a node was made of once is
-        known wherever it stands. What nobody knows is known at its place only, or where that is new.
-
-        Args:
-            node: that is given them, or returns them.
-            role: what they are to it.
-            tensors: in order; to be asked about before the node is said to have made them.
+        Ask before the node counts as their maker. Arguments may be left out in some steps, which shifts others: a known
+        maker counts at any place, an unknown one only at its place, or at a new place.
         """
         if self._recording.flow.following:
             self._learn(node, role, tensors)
@@ -102,10 +96,10 @@ class Makers:
         return usual
 
     def usual_loss(self, node: str, loss: torch.Tensor) -> bool:
-        """As ``usual``: the node of a loss stands for all functions that compute it, whatever they are in this step.
+        """Like ``usual``: the node of a loss stands for all functions that compute it, which may differ between steps.
 
-        It is made of the same as before where they read the same nodes. Of what else they read autograd keeps the
-        values.
+        It is made of the same as before if these functions read the same nodes. Their other operands are kept by
+        autograd.
         """
         usual = self.usual(node, "computed", [loss])
         if usual and not self._recording.flow.following:
@@ -122,10 +116,9 @@ class Makers:
         return usual
 
     def read(self, loss: torch.Tensor) -> Iterator[tuple[list[str], torch.Tensor]]:
-        """What the functions that computed a loss read beside what others computed: labels, weights of classes.
+        """What the functions of a loss read besides computed tensors, such as labels: (sources, values).
 
-        Autograd keeps what derivatives need. What it does not keep of an operand shows in what was computed with that,
-        where the next function keeps it; else it is not known. Yields sources and values.
+        Autograd keeps what derivatives need; other operands may show in a result that the next function keeps.
         """
         functions: list[Any] = []
         if self._way_back(loss, functions) is None or len(functions) > MOST_READ:
@@ -142,7 +135,7 @@ class Makers:
             if kept is None or not _shows_operands(function, kept):
                 hiding.append(number_of(function))
         yield from (([UNKNOWN], made[number]) for number in hiding if number in made)
-        yield [UNKNOWN], _NOWHERE  # there may be more: it is never said that all was clean
+        yield [UNKNOWN], _NOWHERE  # there may be more operands: never report all as clean
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -155,12 +148,12 @@ class Makers:
                 anywhere.add(maker)
 
     def _is_elsewhere(self, node: str, role: str, tensor: torch.Tensor, maker: Hashable) -> bool:
-        """Tells whether a tensor came to be as one at another place; a node that nobody followed has known none."""
+        """Tells whether a tensor came to be as one at another place; True for any node that was never followed."""
         anywhere = self._anywhere.get((node, role))
         return anywhere is None or maker in anywhere or not has_fractions(tensor)
 
     def _maker(self, tensor: torch.Tensor) -> Hashable:
-        """The node that made a tensor, or the functions and nodes that it was computed by; None: that does not show."""
+        """The node that made a tensor, or the functions and nodes it was computed by; None: unknown."""
         known = self._known(tensor)
         if known:
             return known, tensor.output_nr
@@ -175,7 +168,6 @@ class Makers:
         return self._recording.seen_as(tensor) or self._recording.flow.parameter(tensor)
 
     def _way_back(self, tensor: torch.Tensor, functions: list[Any] | None = None) -> Any:
-        """The functions and nodes that a tensor was computed by. ``functions``: takes in the former."""
         function: Any = tensor.grad_fn
         slot, copied = tensor.output_nr, False
         while (number := number_of(function)) not in self._made and type(function).__name__ in _MOVES:
@@ -185,7 +177,7 @@ class Makers:
                 return None
         if number in self._made:
             node, version = self._made[number]
-            # What the program wrote to it since, without gradients, is the work of nobody who is known.
+            # If the program wrote to it since, without gradients, its maker is unknown.
             same = copied or version == version_of(tensor)
             return (node, slot) if same else (node, slot, _CHANGED)
         found: list[Hashable] = []
@@ -215,22 +207,22 @@ class Makers:
 
 
 MOST_READ: Final = 64
-"""Functions that computed a loss, of which is looked at what they read."""
+"""The most functions of a loss whose operands are looked at."""
 _NOWHERE: Final = torch.empty(0)
 """Stands for values that cannot be looked at."""
 WEIGHS: Final = re.compile(r"softmax|attention|logsumexp", re.IGNORECASE)
-"""Types of what is given masked values."""
+"""Types of operators that expect masked values."""
 _FUNCTION: Final = re.compile(r"Backward\d*$")
 _NOBODY: Final = ""
 _CHANGED: Final = "changed"
 
 
 Kept = Mapping[str, Sequence[torch.Tensor]]
-"""By name what a function of autograd keeps."""
+"""By name the tensors that a function of autograd keeps."""
 
 
 def _reads_nothing_bad(function: Any) -> bool:
-    """Tells whether a function of autograd is known to have read finite values beside those that others computed."""
+    """Tells whether a function of autograd is known to have read finite values besides computed tensors."""
     kept = _kept_by(function)
     if kept is None or not _shows_operands(function, kept):
         return False
@@ -238,27 +230,21 @@ def _reads_nothing_bad(function: Any) -> bool:
 
 
 def _may_be_operand(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor can be looked at, and is no number of the program, which operators take for no tensor."""
+    """Tells whether a tensor is readable, and not a number of the program, which operators do not take for a tensor."""
     return has_fractions(tensor) and readable(tensor) and (tensor.dim() > 0 or tensor.requires_grad)
 
 
 def _shows_operands(function: Any, kept: Kept) -> bool:
-    """Tells whether a function keeps all that it read and that was not computed with gradients.
-
-    Autograd keeps what derivatives need. Whether that is all that was read shows for functions of two operands.
-    """
+    """Tells whether a function keeps all its operands without gradients, as known for functions of two operands."""
     read = [each for each, _ in function.next_functions]
     operands = (each for name in _OPERANDS for each in kept.get(name, ()) if not each.requires_grad)
     return None not in read or (len(read) == 2 and len(list(operands)) == 1)
 
 
 def _kept_by(function: Any) -> Kept | None:
-    """Returns what a function keeps; None where that is not known.
-
-    That is so where it was given back already, was written to since, or is kept in a way of the program.
-    """
+    """The tensors that a function keeps; None if unknown: freed, written to since, or kept by hooks of the program."""
     if isinstance(function, torch.autograd.function.BackwardCFunction):
-        return None  # of the program: it may read whatever it likes
+        return None  # a function of the program may read anything
     kept: dict[str, list[torch.Tensor]] = {}
     try:
         for attribute in dir(function):
@@ -268,7 +254,7 @@ def _kept_by(function: Any) -> Kept | None:
             given = getattr(function, attribute)
             for each in given if isinstance(given, tuple | list) else (given,):
                 if each is not None and getattr(each, "unpack_hook", function) is not None:
-                    return None  # hooks of the program would run once more
+                    return None  # hooks of the program would run again
             kept[name] = leaves(getattr(function, f"_saved_{name}"))
     except RuntimeError:
         return None
@@ -277,4 +263,4 @@ def _kept_by(function: Any) -> Kept | None:
 
 _KEPT: Final = "_raw_saved_"
 _OPERANDS: Final = ("self", "other", "mat2", "exponent", "target")
-"""What PyTorch calls the operands of functions of two."""
+"""PyTorch's names of the operands of functions of two."""

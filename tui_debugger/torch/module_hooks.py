@@ -1,13 +1,11 @@
 """Hooks on modules: their outputs, the gradients of their outputs, and the losses made of them.
 
-A loss, which functions compute after the last module, is recorded where ``backward`` is called on it.
+A tensor that functions compute between modules (a sum, a logarithm) is recorded when a module gets it: as a node of its
+own, named by the function. A loss, which functions compute after the last module, is recorded when ``backward`` is
+called on it.
 
-A loss may be NaN while all its gradients are finite, so none of the gradients tells of it. What a gradient scaler is
-given is the loss then, and what it makes of that a node of its own, which may overflow where the loss does not.
-
-What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
-own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it:
-see ``loss``.
+A loss may be NaN while all its gradients are finite, so that no gradient reveals it. With a gradient scaler the loss is
+the scaler's input; its output is a node of its own, which may overflow where the loss does not.
 """
 
 from __future__ import annotations
@@ -59,16 +57,15 @@ from tui_debugger.torch.structure import (
 )
 
 LOSS: Final = "Loss"
-"""The node of the first loss of a call of the model, and its operator type where nobody saw what computed it."""
+"""The node of the first loss of a call of the model, and its operator type if its functions were not seen."""
 SCALED: Final = "Scaled"
-"""The beginning of the name of what a gradient scaler made of it."""
+"""The beginning of the name of a gradient scaler's output."""
 
 
 class Losses:
-    """Sees what is differentiated, while it is installed."""
+    """Sees which tensors are differentiated, while it is installed."""
 
     def __init__(self, recording: StepRecording, calls: Calls, makers: Makers, guard: Guard) -> None:
-        """Sees nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._calls = calls
         self._makers = makers
@@ -79,7 +76,7 @@ class Losses:
 
     def install(self, tree: ModelTree) -> None:
         """Listens to every backward pass and every gradient scaler of the program."""
-        # The whole model may be of a class of that name: then its node has it.
+        # The model's class may have this name, and so its node.
         self._name = LOSS if all(place.name != LOSS for place in tree.places) else f"Backward{LOSS}"
         if self._reference not in _listeners:
             _listeners.append(self._reference)
@@ -90,7 +87,7 @@ class Losses:
                 each.scale = _reporting_scale(each.scale)
 
     def remove(self) -> None:
-        """Listens no more; the last one leaves PyTorch as it was."""
+        """Stops listening; the last listener restores PyTorch."""
         _unsubscribe(self._reference)
 
     def begin_call(self) -> None:
@@ -98,26 +95,23 @@ class Losses:
         self._times.begin_call()
 
     def new_step(self) -> None:
-        """A step is over."""
         self._times.clear()
 
     def differentiated(self, tensors: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
         """``backward`` (it ``adds`` to the gradients of parameters) or ``torch.autograd.grad`` is called on tensors.
 
-        A derivative that a model computes for itself is its own work, as all else between its modules; one of many
-        numbers is the derivative of no loss.
+        A derivative that a model computes inside itself is internal work, and one of many numbers is not of a loss.
         """
         if self._in_training() and (self._calls.outer is None or (adds and not self._calls.no_grad)):
             self._guard(lambda: self._know(tensors, gradients, adds))
 
     def to_scale(self, losses: Any) -> None:
-        """A gradient scaler is given losses."""
         if self._in_training() and self._calls.outer is None:
             given = _several(losses)
             self._guard(lambda: self._know(given, [None] * len(given), adds=True))
 
     def scaled(self, losses: Any, made: Any) -> None:
-        """Notes the scaled outputs; a scaler that is switched off returns the same ones."""
+        """Marks the scaler's outputs; a scaler that is switched off returns its inputs."""
         for before, after in zip(_several(losses), _several(made), strict=False):
             if isinstance(after, torch.Tensor) and after is not before:
                 self._guard(functools.partial(setattr, after, _IS_SCALED, True))
@@ -125,11 +119,11 @@ class Losses:
     # -- inside --------------------------------------------------------------------------------------
 
     def _in_training(self) -> bool:
-        """Tells whether this thread trains and runs no backward pass (for a checkpoint there is another one)."""
+        """Tells whether this thread trains and runs no backward pass (checkpoints start another one inside)."""
         return not is_compiling() and not in_backward() and self._calls.thread in (None, get_ident())
 
     def _know(self, tensors: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
-        """Records tensors, but for what is known: the output of a module, or a weight."""
+        """Records tensors, except for outputs of modules and weights, which are known."""
         recording = self._recording
         flow, structure = recording.flow, recording.structure
         if capturing():
@@ -165,7 +159,6 @@ def _several(losses: Any) -> list[Any]:
 
 
 def _scalers() -> Iterator[Any]:
-    """Every class of gradient scalers that scales in its own way."""
     pending: list[Any] = [torch.amp.GradScaler]
     while pending:
         each = pending.pop()
@@ -175,7 +168,7 @@ def _scalers() -> Iterator[Any]:
 
 
 def _unsubscribe(reference: weakref.ref[Losses]) -> None:
-    """Removes a listener; after the last one PyTorch is as it was."""
+    """Removes a listener; the last one restores PyTorch."""
     if reference not in _listeners:
         return
     _listeners.remove(reference)
@@ -194,8 +187,6 @@ _IS_SCALED: Final = "_tdbg_scaled"
 
 
 def _reporting_backward(original: Any) -> Any:
-    """Returns what runs backward passes, which says first what it begins with."""
-
     @functools.wraps(original)
     def run(tensors: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         for each in tuple(_listeners):
@@ -208,8 +199,6 @@ def _reporting_backward(original: Any) -> Any:
 
 
 def _reporting_scale(original: Any) -> Any:
-    """``GradScaler.scale``, which says what it is given, and then what it made of it."""
-
     @functools.wraps(original)
     def scale(scaler: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         listening = [losses for each in _listeners if (losses := each()) is not None]
@@ -227,14 +216,12 @@ def _reporting_scale(original: Any) -> Any:
 class ModuleHooks:
     """Hooks on every module of a tree, while they are installed.
 
-    Whether gradients are wanted when a pass begins decides what it is: a part of the training step, or a pass of its
-    own below ``NoGrad``. Inside a pass with gradients, modules below a checkpoint run without gradients at first, and
-    a second time in the backward pass: that second time is not recorded again, but may be the only one whose outputs
-    have gradients.
+    A pass that begins with gradients enabled is a part of the training step; else it is a pass of its own below
+    ``NoGrad``. Inside a pass with gradients, modules below a checkpoint run without gradients at first, and again in
+    the backward pass: the second run is not recorded, but may be the only one whose outputs have gradients.
     """
 
     def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
-        """Installs nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._tree = tree
         self._guard = guard
@@ -245,13 +232,13 @@ class ModuleHooks:
         self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
         self._writers: dict[str, str] = {}
-        """The functions that autograd showed for the nodes of masks."""
+        """The autograd functions of the nodes of masks."""
         self._takers: set[str] = set()
-        """Places that are given what functions computed."""
+        """Places whose inputs functions computed."""
         self._gradient_hooks: dict[tuple[str, int], CallHook] = {}
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._holders = holders(self._kinds)
-        """Scopes of modules with others inside that are seen as well."""
+        """Scopes of modules with inner modules that are seen as well."""
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
         self._makers = Makers(recording)
@@ -260,11 +247,9 @@ class ModuleHooks:
 
     @property
     def installed(self) -> bool:
-        """Tells whether there are hooks."""
         return bool(self._handles)
 
     def install(self, tree: ModelTree) -> None:
-        """Adds the hooks."""
         if self._handles:
             return
         self._tree = tree
@@ -283,7 +268,7 @@ class ModuleHooks:
         self._follow()
 
     def remove(self) -> None:
-        """Takes them all away. Gradients that are still to come are not recorded."""
+        """Removes the hooks. Gradients that come later are not recorded."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -291,7 +276,6 @@ class ModuleHooks:
         self.new_step()
 
     def new_step(self, *, ended: bool = False) -> None:
-        """A step is over."""
         self._times.clear()
         self._again.clear()
         self._ran_in_step.clear()
@@ -301,7 +285,6 @@ class ModuleHooks:
         self._follow()
 
     def _follow(self) -> None:
-        """Sees operators while it is followed what tensors are made of, and only then."""
         flow = self._recording.flow
         wanted = self.installed and flow.following
         if self._mode is not None and not wanted:
@@ -309,7 +292,7 @@ class ModuleHooks:
             self._mode = None
         self._left_modes = [mode for mode in self._left_modes if not mode.leave()]
         if wanted and self._mode is None:
-            # torch.compile would not compile, a mode that was there before might be left before this one, and what is
+            # torch.compile would not compile, an earlier mode might be left before this one, and a mode that is
             # entered in inference mode ends with it.
             known = self._tree.compiled or compiles()
             flow.seeing = not (known or other_mode() or torch.is_inference_mode_enabled())
@@ -323,10 +306,7 @@ class ModuleHooks:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
 
     def hidden(self) -> list[str]:
-        """Scopes of modules not seen to run in this step, although their weights have gradients or are all frozen.
-
-        Attention calls no module for its projection.
-        """
+        """Scopes of modules not seen in this step, although their weights have gradients or are all frozen."""
         names = set(self._recording.step.names())
         attention = {place.scope for place in self._tree.places if isinstance(place.module, nn.MultiheadAttention)}
         return [
@@ -351,7 +331,7 @@ class ModuleHooks:
     def _after(
         self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
-        """A module has run, or failed: then nothing came out."""
+        """A module has run, or failed without output."""
         if is_compiling():
             return
         calls = self._calls
@@ -376,7 +356,7 @@ class ModuleHooks:
             self._losses.begin_call()
 
     def _takes(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Records what functions computed and a module is given now: the module may change it in place."""
+        """Records a module's inputs that functions computed: the module may change them in place."""
         again = in_backward()
         calls = self._calls
         if not again and (calls.outer is None or calls.thread != get_ident()):
@@ -421,19 +401,16 @@ class ModuleHooks:
                 self._await_gradients(*node, node[0], [tensor])
 
     def _know_parameters(self, place: ModulePlace) -> None:
-        """Weights may be other tensors while a module runs: parts that were gathered from all processes."""
+        """Weights may be other tensors while a module runs, such as weights gathered from all processes."""
         for name, parameter in place.module.named_parameters(recurse=False):
             known = without_wrappers(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
-            if self._recording.flow.of(parameter).work:  # the program computed it, and put it there for this call
+            if self._recording.flow.of(parameter).work:  # the program computed it for this call
                 self._recording.flow.doubt(parameter)
             elif known in self._tree.parameters:
                 self._recording.flow.know_parameter(known, parameter)
 
     def _function_before(self, place: ModulePlace, tensor: torch.Tensor) -> tuple[str, str] | None:
-        """The node of a function that computed what a module is given: name and kind; None where that is none.
-
-        Masks are made of infinities by design, which only what reads them tells: they are no nodes.
-        """
+        """The node (name, kind) of the function that computed a module's input, or None, also for masks with Inf."""
         made = self._recording.flow.of(tensor)
         if not made.work or not (tensor.is_floating_point() or tensor.is_complex()) or not readable(tensor):
             return None
@@ -448,7 +425,6 @@ class ModuleHooks:
         return self._free_name(scope, made.work), made.work
 
     def _free_name(self, scope: str, kind: str) -> str:
-        """The name of a node of a function that was not seen before."""
         name = f"{scope}/{kind}" if scope else kind
         if self._calls.no_grad:
             name = without_gradients(name)
@@ -475,7 +451,7 @@ class ModuleHooks:
         else:
             with self._recording.at_work():
                 sources = functools.partial(self._sources, place, args, kwargs, tensors)
-                # What a tensor was before the module ran: a container returns the tensor that its last module made.
+                # The sources from before the module ran: a container returns the output of its last module.
                 following = self._recording.flow.following
                 call = self._call_of(place, args, kwargs) if following else None
                 self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
@@ -488,7 +464,7 @@ class ModuleHooks:
             self._await_gradients(place.name, place.kind, name, tensors)
 
     def _know_masks(self, place: ModulePlace, name: str, tensors: list[torch.Tensor]) -> None:
-        """Records what wrote a mask that a module returns: what reads it, a softmax or a loss, need be no module."""
+        """Records the function that wrote a mask which a module returns: its reader need not be a module."""
         recording = self._recording
         with recording.at_work():
             for slot, tensor in enumerate(tensors):
@@ -498,7 +474,7 @@ class ModuleHooks:
                 if node is None and masked and _is_mask(tensor):
                     node = self._given_to[name, ~slot] = self._free_name(place.scope, _MASKS), _MASKS
                     self._writers[node[0]] = writer
-                # Without gradients nothing shows whether the function ran that was seen to.
+                # Without gradients it is unknown whether the same function ran.
                 if node is None or (tensor.grad_fn is not None and writer != self._writers[node[0]]):
                     continue
                 self._makers.masks.add(node[0])
@@ -507,10 +483,10 @@ class ModuleHooks:
                 self._makers.made(node[0], [tensor])
 
     def _call_of(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeCall | None:
-        """Returns what a module was called with.
+        """The arguments of a module's call.
 
-        None where the class does not tell what is computed, and where an argument is not itself recorded: a view, or
-        a tensor that a function made.
+        None if the class does not determine the computation, or an argument is not itself recorded (a view, or the
+        output of a function).
         """
         module = place.module
         if kwargs or len(args) != 1 or not isinstance(args[0], torch.Tensor) or not computes_as_its_class(module):
@@ -518,7 +494,7 @@ class ModuleHooks:
         given = self._recording.seen_as(args[0])
         if not given or self._recording.flow.sources([args[0]]) != [given]:
             return None
-        if has_hooks(module, args[0]):  # they may make something else of gradients
+        if has_hooks(module, args[0]):  # hooks may change gradients
             self._recording.structure.touch([given, self._name(place)])
         found = {**settings_of(module), "input": TensorArgument(given)}
         for name, parameter in module.named_parameters(recurse=False):
@@ -529,10 +505,9 @@ class ModuleHooks:
         return NodeCall(found, module=True)
 
     def _is_own_work(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Tells whether nothing is bad that a module with others inside can have made its outputs of.
+        """Tells whether everything is finite that a module with inner modules can have made its outputs of.
 
-        A branch that runs for the first time may read all that was computed in the module. What it does then is known
-        as well as what a module does that has no others inside.
+        Then a branch that runs for the first time in it is as good as known.
         """
         if self._calls.no_grad:
             return False
@@ -545,7 +520,7 @@ class ModuleHooks:
             return all(readable(each) and bool(local(each).isfinite().all()) for each in read if each is not None)
 
     def _ran_again(self, place: ModulePlace, tensors: list[torch.Tensor]) -> None:
-        """For a checkpoint. Which of several calls is recomputed cannot be told."""
+        """For a checkpoint; it is unknown which of several calls is recomputed."""
         self._again.count(place.name)
         once, name = self._times[place.name] <= 1, self._name(place)
         if self._recording.flow.following:
@@ -555,16 +530,9 @@ class ModuleHooks:
             self._await_gradients(place.name, place.kind, name, tensors)
 
     def _await_gradients(self, node: str, kind: str, forward: str, tensors: list[torch.Tensor]) -> None:
-        """Sees gradients of the outputs of a node come.
-
-        Args:
-            node: its name, without the number of the call.
-            kind: its type.
-            forward: its name.
-            tensors: its outputs.
-        """
+        """Hooks the gradients of a node's outputs; ``node`` is its name (``forward``) without the call's number."""
         for slot, tensor in enumerate(tensors):
-            # A leaf would keep the hook for good; what an inner module made has its hook.
+            # A leaf would keep the hook for good; the output of an inner module has its hook.
             if tensor.grad_fn is not None and not self._hooked(tensor):
                 hook = self._gradient_hooks.get((forward, slot)) or self._gradient_hook(node, kind, forward, slot)
                 tensor.register_hook(hook)  # type: ignore[no-untyped-call] # PyTorch does not say its type
@@ -579,7 +547,7 @@ class ModuleHooks:
     def _hooked(self, tensor: torch.Tensor) -> bool:
         if getattr(tensor, _MARK, None) == version_of(tensor):
             return True
-        setattr(tensor, _MARK, version_of(tensor))  # an inner module may have made it and another one changed it since
+        setattr(tensor, _MARK, version_of(tensor))  # another module may change it later
         return False
 
     def _gradient(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
@@ -596,7 +564,7 @@ class ModuleHooks:
     def _sources(
         self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
     ) -> list[str]:
-        """Returns what the outputs of a module were made of; where not all is known also what it was called with."""
+        """The sources of a module's outputs; if some are unknown, also the sources of its arguments."""
         flow = self._recording.flow
         made = flow.sources(out)
         if not flow.seeing and place.scope not in self._holders:
@@ -606,13 +574,13 @@ class ModuleHooks:
 
 
 def computes_as_its_class(module: nn.Module) -> bool:
-    """Tells whether a module is one of PyTorch's own, and nobody changed what it computes or returns."""
+    """Tells whether a module is one of PyTorch's own, with unchanged computation and output."""
     own = type(module).__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
     return own and not changed_by_hooks(module)
 
 
 def has_hooks(module: nn.Module, given: torch.Tensor) -> bool:
-    """Tells whether somebody else hooked into the gradients of a module or of its input."""
+    """Tells whether the program hooked into the gradients of a module or of its input."""
     ours = hasattr(given, _MARK)
     hooks = getattr(given, "_backward_hooks", None) or ()
     backward = (getattr(module, name, None) for name in ("_backward_hooks", "_backward_pre_hooks"))
@@ -620,7 +588,6 @@ def has_hooks(module: nn.Module, given: torch.Tensor) -> bool:
 
 
 def held_by(module: nn.Module) -> Iterator[torch.Tensor]:
-    """Tensors that a module has, and those that others inside it have beside their weights."""
     yield from module.parameters(recurse=False)
     for each in module.modules():
         yield from each.buffers(recurse=False)
@@ -628,7 +595,7 @@ def held_by(module: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def holders(scopes: Iterable[str]) -> set[str]:
-    """Returns the scopes around some scopes."""
+    """The scopes around some scopes."""
     found: set[str] = set()
     for scope in filter(None, scopes):
         found.add("")
@@ -637,7 +604,6 @@ def holders(scopes: Iterable[str]) -> set[str]:
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor has elements that are infinite, and none that is NaN."""
     values = local(tensor)
     return has_fractions(tensor) and readable(tensor) and bool(values.isinf().any()) and not bool(values.isnan().any())
 
@@ -646,7 +612,7 @@ _MARK = "_tdbg_hooked"
 
 
 def _is_used(place: ModulePlace, gradients: Container[str]) -> bool:
-    """Tells whether a module has weights of its own that have gradients, or none that could have any."""
+    """Tells whether a module has weights of its own with gradients, or only weights that cannot have any."""
     own = dict(place.module.named_parameters(place.scope.replace("/", "."), recurse=False))
     if not any(each.requires_grad for each in own.values()):
         return bool(own)
@@ -656,4 +622,4 @@ def _is_used(place: ModulePlace, gradients: Container[str]) -> bool:
 _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
 """Kinds of modules that are not called themselves."""
 _MASKS: Final = "MaskedFill"
-"""The type of the nodes of masks that modules return: what writes them need not be one function."""
+"""The type of the nodes of masks that modules return: several functions may write them."""

@@ -1,4 +1,4 @@
-"""What a node was called with: which of its inputs is which argument, and the values of all others."""
+"""The arguments of a node's call: the input that each tensor argument is, and the other values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class TensorArgument:
-    """An argument that is a recorded tensor.
-
-    Attributes:
-        source: the input of the node that it is.
-        place: of that among the inputs; -1: wherever it stands.
-    """
+    """An argument that is a recorded tensor: input ``source`` of the node, at ``place`` (-1: anywhere)."""
 
     source: str
     place: int = -1
@@ -23,11 +18,7 @@ class TensorArgument:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An argument that is not recorded.
-
-    Attributes:
-        why: not.
-    """
+    """An argument that is not recorded, and why."""
 
     why: str
 
@@ -37,18 +28,13 @@ OTHERS: Final = Unknown("is another one in some steps")
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """The arguments of a node.
-
-    Attributes:
-        arguments: by name: ``TensorArgument``, ``Unknown``, a list of them, or the value.
-        module: it is a module: values are those of its attributes.
-    """
+    """The arguments of a node by name: ``TensorArgument``, ``Unknown``, a list of them, or the value."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    module: bool = False
+    module: bool = False  # values are those of the module's attributes
 
     def merged(self, other: NodeCall) -> NodeCall:
-        """The same for both of two calls: what differs is unknown."""
+        """The common arguments of two calls: those that differ are unknown."""
         if other.arguments == self.arguments:
             return self
         one, two = self.arguments, other.arguments
@@ -59,14 +45,10 @@ class NodeCall:
     def text(
         self, name: str, inputs: Sequence[str], left_out: Collection[str], touched: Collection[str], *, several: bool
     ) -> str:
-        """What the graph says of the call.
+        """The text of the call in the graph, with the places of ``inputs`` that are not ``left_out``.
 
-        Args:
-            name: of the node.
-            inputs: of the node.
-            left_out: those of them that are not drawn.
-            touched: tensors that the program wrote to.
-            several: the node, or one of its inputs, may run several times in a step.
+        ``touched`` are tensors that the program wrote to; ``several``: the node, or an input, may run several times in
+        a step.
         """
         kept = [at for at, each in enumerate(inputs) if each not in left_out]
         unsure = [name] if name in touched else []

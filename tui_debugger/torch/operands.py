@@ -1,8 +1,8 @@
-"""The operands of an operator, in the order of its schema: what each input of its node stands for.
+"""The operands of an operator, in the order of its schema: the meaning of each input of its node.
 
-A tensor stands for what it was made of. A number of the program (``x * 0.5``, ``full(size, -inf)``) is a constant with
-its value. So is a tensor that nobody was seen to make and that cannot hold a NaN: an index, a mask of True and False.
-What may be bad and is not known is ``UNKNOWN``: never left out, or the node would be said to be made of clean inputs.
+A tensor stands for its sources, a number of the program (``x * 0.5``) for a constant. So does a tensor of unknown
+origin that cannot hold a NaN; any other is ``UNKNOWN``, and never left out: else all inputs of the node would seem
+clean.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NUMBERS: Final = (bool, int, float)
 _OVERWRITTEN: Final = constant("overwritten")
 _SAYS_NOTHING: Final = frozenset({_OVERWRITTEN, constant("None")})
 _LONGEST: Final = 16
-"""Numbers of a list that a constant holds."""
+"""The longest list of numbers in a constant."""
 
 
 _FILLS: Final = OVERWRITES | {
     *("Uniform", "Normal", "LogNormal", "Random", "Bernoulli", "Exponential", "Geometric", "Cauchy", "Ones"),
 }
-"""Kinds of operators that in place leave nothing in a tensor of what it was."""
+"""Kinds of operators that in place leave nothing of a tensor's earlier values."""
 
 
 def read_tensors(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
@@ -37,7 +37,6 @@ def read_tensors(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch
 
 
 def read_and_written(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """Yields the floating-point operands that an operator reads and in whose memory it writes."""
     written = {internals.storage_of(internals.part_of(each)) for each in internals.written(func, args, kwargs)}
     for operand in read_tensors(func, kind, args, kwargs):
         if has_fractions(operand) and internals.storage_of(internals.part_of(operand)) in written:
@@ -45,7 +44,7 @@ def read_and_written(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[t
 
 
 def operands(flow: StepSources, func: Any, kind: str, args: Any, kwargs: Any) -> list[str]:
-    """The inputs of a node: one for each operand, and behind them what else the operands were made of."""
+    """The inputs of a node: one for each operand, followed by further sources of the operands."""
     inputs: list[str] = []
     more: list[str] = []
     for operand, read in _operands(func, kind, args, kwargs):
@@ -63,7 +62,7 @@ def operands(flow: StepSources, func: Any, kind: str, args: Any, kwargs: Any) ->
 
 
 def _operands(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[tuple[Any, bool]]:
-    """Yields what an operator is given, and whether the operator reads that."""
+    """Yields each argument of an operator, and whether the operator reads it."""
     changes = internals.name_of(func).endswith("_") and kind not in _FILLS
     only_written = frozenset() if changes else frozenset(chain.from_iterable(internals.written_arguments(func)))
     for at, each in enumerate(args):
@@ -81,14 +80,12 @@ def _operands(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[tuple[An
 
 
 def _unmade(tensor: torch.Tensor) -> str:
-    """Stands for a tensor of which no maker is known."""
     if tensor.is_floating_point() or tensor.is_complex():
         return UNKNOWN
     return constant(f"{type_name(tensor.dtype)} tensor")
 
 
 def _text(operand: Any) -> str:
-    """The value of a constant as people read it; a number beyond those of Python's is its type."""
     if isinstance(operand, list | tuple) and all(isinstance(each, _NUMBERS) for each in operand):
         shown = [repr(each) for each in operand[:_LONGEST]]
         return f"({', '.join(shown)}{', …' if len(operand) > _LONGEST else ''})"

@@ -1,10 +1,9 @@
-"""Every call of an operator: what level "op" sees.
+"""Every call of an operator, for level "op".
 
-The calls are seen below autograd and autocast, so forward, backward and casts are all there. An operator is named by
-the module that runs, its own name, and the number of its call there; in the backward pass by the module whose forward
-operator it belongs to, below ``Gradients/``. What an optimizer does is not recorded.
-
-Nor are values in memory that was not filled yet: nothing computed them.
+Calls are seen below autograd and autocast, so forward, backward and casts are all there. An operator is named by the
+running module, its own name, and the number of its call there; in the backward pass by the module of its forward
+operator, below ``Gradients/``. Operators of an optimizer are not recorded, and neither is uninitialized memory, which
+nothing computed.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
 _WRITTEN_DOWN: Final = "LiftFresh"
-"""The operator that makes a tensor of numbers of the program: no operator made them."""
+"""The operator that makes a tensor of numbers of the program, without sources."""
 _SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
 """The operators by which a GradScaler finds its scale."""
 _ALLOCATING: Final = frozenset(
     {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted", "Resize", "ResizeAs"}
 )
-"""Returns memory as it finds it: nothing computed NaN and Inf in there."""
+"""Return uninitialized memory: nothing computed NaN and Inf in there."""
 _FILLS_IN_PART: Final = frozenset(
     {
         *("IndexPut", "IndexPutImpl", "IndexAdd", "IndexCopy", "IndexFill", "IndexReduce", "MaskedFill"),
@@ -57,20 +56,16 @@ _WITH_POLES: Final = frozenset(
         *("LinalgCholeskyEx", "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "FusedRmsNorm"),
     }
 )
-"""Kinds of operators that compute something bad of finite values at some places, where their derivatives do so, too."""
+"""Kinds of operators that compute NaN or Inf from finite values at some places, as do their derivatives."""
 _NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
 Overwritten = list[tuple[torch.Tensor, CapturedOperand]]
-"""What an operator reads and writes over, and what was known of that before it ran."""
+"""Operands that an operator reads and overwrites, with their states from before."""
 
 
 class Operators:
-    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``.
-
-    What runs without gradients outside of any module (the loss of an evaluation) belongs to the pass without gradients
-    before it, or is one of its own.
-    """
+    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``."""
 
     def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
         self._recording = recording
@@ -94,7 +89,6 @@ class Operators:
 
     @property
     def installed(self) -> bool:
-        """Tells whether operators are seen."""
         return self._mode is not None
 
     def install(self, tree: ModelTree) -> None:
@@ -114,7 +108,6 @@ class Operators:
         self._unfilled.watch()
 
     def remove(self) -> None:
-        """Sees nothing any more."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -126,7 +119,6 @@ class Operators:
         self._leave()
 
     def new_step(self, *, ended: bool = False) -> None:
-        """A step is over."""
         self._leave()
         self._times.clear()
         self._forward.clear()
@@ -156,7 +148,7 @@ class Operators:
         self._calls.end(module)
 
     def _about_to_run(self, func: Any, args: Any, kwargs: Any) -> Overwritten:
-        """Looks at what an operator reads and writes over: afterwards nobody can tell what that was."""
+        """Looks at the operands that an operator will overwrite: afterwards their state is lost."""
         found: Overwritten = []
         if self._recording.paused or at_work() or not self.installed or self._is_optimizers():
             return found
@@ -178,11 +170,11 @@ class Operators:
         self._guard(lambda: self._ran(func, args, kwargs, out, overwritten or [], recorded=recorded))
 
     def _is_optimizers(self) -> bool:
-        """Tells whether what runs now is part of an optimizer, and not of the program that it calls."""
+        """Tells whether the running operators belong to an optimizer, and not to the program that it calls."""
         return self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward()))
 
     def _leave(self) -> None:
-        """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
+        """Leaves old modes. A mode that cannot be left now does nothing until it can."""
         self._left = [mode for mode in self._left if not mode.leave()]
 
     # -- inside --------------------------------------------------------------------------------------
@@ -206,13 +198,13 @@ class Operators:
         if not recorded or self._recording.flow.lays(func, args):
             return
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
-        again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
+        again = backward and (grads or self._scopes)  # recomputed for a checkpoint, under the same names
         own = internals.saves_for_itself(func, args)
         looks = self._recording.flow.shows_bytes([*tensors, *leaves((args, kwargs))])
         if again or own or nobodys or looks or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
-            if not (again or own or tensors):  # on lists of tensors, none of which it returns
+            if not (again or own or tensors):  # an operator on lists that returns nothing
                 with self._recording.at_work():
                     self._recording.wrote(UNKNOWN, written_by(func, args, kwargs))
             return
@@ -231,7 +223,7 @@ class Operators:
         with self._recording.at_work():
             if later:
                 if internals.changes_its_arguments(func):
-                    self._recording.flow.touch(tensors)  # what they held was of other nodes
+                    self._recording.flow.touch(tensors)  # their earlier values came from other nodes
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
             self._recording.flow.touch(written)
@@ -249,7 +241,7 @@ class Operators:
             self._recording.wrote(name, written)
 
     def _read(self, func: Any, kind: str, args: Any, kwargs: Any, overwritten: Overwritten) -> Iterator[Read]:
-        """What an operator read that may be bad: looked at before, or as it still is."""
+        """The operands of an operator that may be bad: overwritten ones as looked at before, others as they are."""
         yield from (operand for _, operand in overwritten)
         gone = {id(each) for each, _ in overwritten}
         for tensor in read_tensors(func, kind, args, kwargs):
@@ -257,22 +249,20 @@ class Operators:
                 yield self._recording.flow.sources([tensor]) or [UNKNOWN], tensor
 
     def _scope(self, backward: bool) -> tuple[str, str]:
-        """Scope of what runs now, and in the backward pass the forward operator, as far as it is known."""
         if not backward:
             return (self._scopes[-1] if self._scopes else ""), ""
         scope, name = self._forward.get(internals.backward_function(), ("", ""))
         return (f"Gradients/{scope}" if scope else "Gradients"), name
 
     def _stack(self, forward: str) -> str:
-        """The lines that made the forward operator, or those that run now."""
         known = self._recording.structure.nodes.get(forward)
         return FORWARD_MARK + known.source if known is not None and known.source else user_stack()
 
     def _remember(self, scope: str, name: str, kind: str, *, in_place: bool) -> None:
-        """Autograd has just made the function for this call: its number leads back here from the backward pass.
+        """Notes the number of the autograd function of this call, which leads back here from the backward pass.
 
-        For what has no gradient it made none: the last one belongs to a call before. What an operator in place will
-        write over and its derivative needs, autograd clones in between: the last function is that of the clone.
+        Without gradient there is no new function: the last one belongs to an earlier call. Before an operator in place
+        overwrites values that its derivative needs, autograd clones them: then the last function is that of the clone.
         """
         number = internals.last_function()
         if in_place and self._cloned == number:
@@ -282,7 +272,6 @@ class Operators:
         self._cloned = number if kind == "Clone" else -1
 
     def _described_sources(self, name: str, func: Any, kind: str, given: tuple[Any, Any], forward: str) -> list[str]:
-        """Returns what an operator is given; notes its arguments where that is something new."""
         found = self._sources(func, kind, *given, forward)
         if self._described.get(name) != found:
             self._described[name] = found
@@ -291,18 +280,18 @@ class Operators:
         return found
 
     def _sources(self, func: Any, kind: str, args: Any, kwargs: Any, forward: str) -> list[str]:
-        """Returns what an operator is given. ``forward``: in the backward pass the operator that it differentiates."""
+        """The inputs of an operator; in the backward pass also the differentiated operator if it has poles."""
         flow = self._recording.flow
         if kind == _WRITTEN_DOWN and not any(flow.has_maker(each) for each in leaves(args)):
             return []
         found = operands(flow, func, kind, args, kwargs)
         made = self._recording.structure.nodes.get(forward)
-        # Where a function has no value, its derivative has none: that is no fault of the derivative.
+        # Where a function has a pole, so has its derivative: the fault lies with the function.
         return [*found, forward] if made is not None and made.kind in _WITH_POLES else found
 
 
 def _reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tensor], bool]:
-    """Returns what tells whether an operator reads a tensor; of a batch norm that trains not its running statistics."""
+    """Returns a predicate for the tensors that an operator reads, without running statistics in training."""
     statistics = written_by(func, args, kwargs) if "BatchNorm" in kind else ()
     read = {id(each) for each in read_tensors(func, kind, args, kwargs)} - {id(each) for each in statistics}
     return lambda tensor: id(tensor) in read
@@ -311,46 +300,38 @@ def _reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tens
 # -- memory that nobody has filled ----------------------------------------------------------------------------------
 
 _Bytes = tuple[int, int]
-"""First one, and the one after the last, in a storage."""
+"""First byte, and the one after the last, in a storage."""
 
 
 @dataclass(slots=True, eq=False)
 class _UncomputedStorage:
-    """A storage with values that nothing computed.
+    """A storage with values that nothing computed."""
 
-    Attributes:
-        reference: keeps its address from being used again, not its memory.
-        holes: what nobody was seen to fill.
-        filled: places that are filled and lie across holes.
-        arriving: what each collective operation writes to that may not be over.
-    """
-
-    reference: Any
-    holes: list[_Bytes] = field(default_factory=list)
-    filled: set[PlaceInMemory] = field(default_factory=set)
-    arriving: list[list[_Bytes]] = field(default_factory=list)
+    reference: Any  # keeps its address from being reused, not its memory
+    holes: list[_Bytes] = field(default_factory=list)  # bytes that no operator was seen to fill
+    filled: set[PlaceInMemory] = field(default_factory=set)  # filled places that lie across holes
+    arriving: list[list[_Bytes]] = field(default_factory=list)  # targets of each unfinished collective operation
 
 
 class Unfilled:
-    """Memory that was allocated and that nobody has written to yet, or that a collective operation still writes to.
+    """Memory that was allocated and not written to yet, or that a collective operation still writes to.
 
-    It is filled when an operator has written to all of it, and also when one has read it, other than to look into it:
-    the collective operation is over then, or what is no operator (a kernel of the program's own) has written there.
-    Nothing bad is missed: what is not looked at in such memory shows in what is made of it.
+    It counts as filled when an operator has written to all of it, or has read it other than through a view. No NaN or
+    Inf is missed: it shows in the tensors made from such memory.
     """
 
     def __init__(self) -> None:
         self._memories: dict[int, _UncomputedStorage] = {}
 
     def watch(self) -> None:
-        """Hears of storages that the program gives other memory (as FSDP does), which no operator shows."""
+        """Listens to storages that the program resizes (as FSDP does), which no operator shows."""
         if self._resized not in _listeners:
             _listeners.append(self._resized)
         if not hasattr(_storages.resize_, _WRAPPED):
             _storages.resize_ = _reporting(_storages.resize_)
 
     def forget(self) -> None:
-        """Knows none any more, and hears of no other; the last one leaves storages as they were."""
+        """Forgets all memory and stops listening; the last listener restores the storage class."""
         self._memories.clear()
         if self._resized in _listeners:
             _listeners.remove(self._resized)
@@ -358,20 +339,11 @@ class Unfilled:
             _storages.resize_ = getattr(_storages.resize_, _WRAPPED)
 
     def new_step(self) -> None:
-        """Forgets memory that is there no more."""
         for address in [address for address, each in self._memories.items() if each.reference.expired()]:
             del self._memories[address]
 
     def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> bool:
-        """Notes that an operator ran; tells whether a tensor that it returned holds values that nothing computed.
-
-        Args:
-            func: the operator.
-            kind: its type.
-            args: what it was given.
-            kwargs: likewise, by name.
-            tensors: what it has made, or will have when it ends.
-        """
+        """Notes that an operator ran; tells whether an output in ``tensors`` holds values that nothing computed."""
         if kind in _ALLOCATING:
             for tensor in map(internals.part_of, tensors):
                 if internals.storage_of(tensor) is not None:
@@ -389,7 +361,7 @@ class Unfilled:
         return any(self._in(each) for each in tensors)
 
     def read_by(self, func: Any, kind: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
-        """The tensors that an operator reads although nobody was seen to fill all of them."""
+        """The tensors that an operator reads although not all of their memory was seen to be filled."""
         if not self._memories or kind in _ALLOCATING:
             return []
         found = [each for each in read_tensors(func, kind, args, kwargs) if self._has_hole(each)]
@@ -398,7 +370,7 @@ class Unfilled:
     # -- inside --------------------------------------------------------------------------------------
 
     def _resized(self, storage: torch.UntypedStorage, before: int) -> None:
-        """A storage has other memory than before, of which so many bytes are what they were."""
+        """A storage has new memory, in which the first ``before`` bytes are unchanged."""
         address, size = internals.address_of(storage), storage.nbytes()
         memory = self._memories.get(address)
         if memory is None:
@@ -412,7 +384,6 @@ class Unfilled:
         self._tidy(address, memory)
 
     def _began(self, tensors: Iterable[torch.Tensor]) -> None:
-        """A collective operation writes to some tensors from now on."""
         begun: dict[int, list[_Bytes]] = {}
         for tensor in map(internals.part_of, tensors):
             address = internals.storage_of(tensor)
@@ -431,7 +402,6 @@ class Unfilled:
         written: Sequence[torch.Tensor],
         tensors: Sequence[torch.Tensor],
     ) -> None:
-        """Fills what an operator has read, or written."""
         name = internals.name_of(func)
         waited = name.endswith("::wait_tensor")
         in_part = kind in _FILLS_IN_PART and name.endswith("_")
@@ -444,7 +414,7 @@ class Unfilled:
             if fills:
                 self._fill(tensor)
         for tensor in tensors:
-            if internals.is_exchanged(tensor):  # to look at it is to wait for it
+            if internals.is_exchanged(tensor):  # looking at it waits for it
                 self._fill(tensor)
 
     def _in(self, tensor: torch.Tensor) -> bool:
@@ -494,7 +464,6 @@ def _overlap(one: _Bytes, other: _Bytes) -> bool:
 
 
 def _without(holes: Iterable[_Bytes], start: int, end: int) -> list[_Bytes]:
-    """Bytes without those from one to another."""
     parts = (part for first, last in holes for part in ((first, min(last, start)), (max(first, end), last)))
     return [(first, last) for first, last in parts if first < last]
 
@@ -505,7 +474,7 @@ _WRAPPED: Final = "_tdbg_wrapped"
 
 
 def _reporting(original: Any) -> Any:
-    """``UntypedStorage.resize_``, which then says which storage it was, and how many bytes that had before."""
+    """``UntypedStorage.resize_``, which then reports the storage, and its earlier size."""
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:
         before = storage.nbytes()

@@ -1,9 +1,8 @@
 """The objects that programs step: optimizers of PyTorch, wrappers around one, and others that have a ``step``.
 
-PyTorch calls hooks around the step of its own optimizers. Wrappers (accelerate's, Lightning's, a look-ahead) hand the
-step on to the optimizer inside them, and some of them change weights after that. The hooks of a wrapper are missing, or
-are those of the optimizer inside, or are never called. So the optimizer inside is looked for and its hooks are used,
-and a step of a wrapper has ended when the ``step`` of the wrapper returns.
+Wrappers (accelerate's, Lightning's, a look-ahead) call the optimizer inside them, and some change weights after that.
+Their own hooks are missing, shared with the inner optimizer, or never called. So the hooks of the inner optimizer are
+used, and the step of a wrapper ends when its ``step`` returns.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class Stepped(Protocol):
 
 Told = Callable[[torch.optim.Optimizer | None], None]
 DEPTH: Final = 8
-"""The number of wrappers around each other that are looked into."""
+"""The number of nested wrappers that are looked into."""
 
 
 def optimizer_in(given: object) -> torch.optim.Optimizer | None:
-    """Returns the optimizer whose hooks PyTorch calls: ``given``, or the only one inside; None when there is none."""
+    """The optimizer whose hooks PyTorch calls: ``given``, or the only one inside; None when there is none."""
     for _ in range(DEPTH):
         if isinstance(given, torch.optim.Optimizer) and _has_hooks(given):
             return given
@@ -44,13 +43,13 @@ def optimizer_in(given: object) -> torch.optim.Optimizer | None:
 
 
 def _attributes(given: object) -> dict[str, Any]:
-    """The attributes of the object itself: wrappers make up those that they lack."""
+    """The attributes of the object itself, without those that wrappers forward."""
     found = getattr(given, "__dict__", None)
     return found if isinstance(found, dict) else {}
 
 
 def _has_hooks(given: torch.optim.Optimizer) -> bool:
-    """Tells whether PyTorch calls the hooks: the optimizer has them, and its ``step`` is the one that was prepared."""
+    """Tells whether PyTorch calls the hooks: the optimizer has them, and PyTorch has prepared its ``step``."""
     hooks = _attributes(given).get("_optimizer_step_post_hooks")
     return isinstance(hooks, OrderedDict) and bool(getattr(type(given).step, "hooked", False))
 
@@ -60,14 +59,9 @@ def _may_be_inside(name: str, value: object) -> bool:
 
 
 class Steps:
-    """Tells of each step of an object that a program steps, until ``remove``.
-
-    Attributes:
-        optimizer: the one of PyTorch that is stepped; None when there is none, or several.
-    """
+    """Tells of each step of an object; ``optimizer`` is the stepped one of PyTorch, None for none or several."""
 
     def __init__(self, given: Stepped, told: Told) -> None:
-        """``told`` is called after each step, with ``optimizer``."""
         self.optimizer = optimizer_in(given)
         self._given = given
         self._told = told
@@ -81,19 +75,17 @@ class Steps:
 
     @property
     def seen(self) -> bool:
-        """Tells whether steps can be seen at all."""
         return self._hook is not None or self._replaced is not None
 
     def are_of(self, optimizer: object) -> bool:
-        """Tells whether these are the steps of an object."""
         return optimizer is self._given or (optimizer is self.optimizer and optimizer is not None)
 
     def wraps(self, optimizer: object) -> bool:
-        """Tells whether the optimizer inside does the work of an object: hooks of wrappers may run as well."""
+        """Tells whether an object is a wrapper whose inner optimizer does the work: hooks of both may run."""
         return optimizer is self._given and self.optimizer is not None and optimizer is not self.optimizer
 
     def remove(self) -> None:
-        """Tells of nothing any more. What somebody put around our ``step`` stays, and then does nothing of ours."""
+        """Stops listening. If the program wrapped our ``step``, it stays, and does nothing of ours."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
@@ -115,7 +107,7 @@ class Steps:
             self._told(optimizer)
 
     def _replace_step(self) -> None:
-        """Puts a ``step`` of ours around the one of the object, in the object itself: its class serves others, too."""
+        """Wraps the ``step`` of the object, in the object itself: its class serves others, too."""
         given, attributes = self._given, _attributes(self._given)
         original, before = given.step, attributes.get("step")
 
@@ -126,7 +118,7 @@ class Steps:
         with contextlib.suppress(Exception):
             update_wrapper(step, original)
         ours = MethodType(step, given)
-        with contextlib.suppress(Exception):  # an object without attributes of its own, or one that answers by itself
+        with contextlib.suppress(Exception):  # an object without attributes of its own, or with __getattr__
             attributes["step"] = ours
             if given.step == ours:
                 self._replaced = ours, before
@@ -141,6 +133,6 @@ class Steps:
             returned = original(*args, **kwargs)
         finally:
             self._running = False
-        if self._stepped or self.optimizer is None:  # a wrapper may gather gradients and step every fourth time
+        if self._stepped or self.optimizer is None:  # a wrapper may accumulate gradients and step every fourth time
             self._told(self.optimizer)
         return returned

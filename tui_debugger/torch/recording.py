@@ -1,15 +1,12 @@
 """Records the step of a training: what ran in it, and the passes without gradients.
 
-Such a pass is judged when it ends, and let go but for what its watchpoints found.
-
-There may be hundreds between the ends of two steps (an evaluation, the tokens of a rollout), under the same names. What
-hit is handed to the step that ends next. Beside that the values of the first pass that hit and of the last one stay, as
-long as nothing else needs the room.
+There may be hundreds of such passes between two steps, under the same names. Each is judged when it ends. What hit goes
+to the step that ends next; the values of the first pass that hit and of the last one stay while there is room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
@@ -38,6 +35,7 @@ from tui_debugger.torch.captures import (
     extremes,
     foreseen,
     plain,
+    time_now,
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import StepSources
@@ -60,17 +58,11 @@ _UNREADABLE: Final = "unreadable"
 
 
 class Passes:
-    """Those of the step that runs.
-
-    Attributes:
-        now: the pass that runs, None between passes.
-        names: of all that ran in those that are over.
-    """
+    """The passes without gradients of the step that runs."""
 
     def __init__(self, step: CapturedStep, room: MemoryBudget) -> None:
-        """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
-        self.now: CapturedStep | None = None
-        self.names: set[str] = set()
+        self.now: CapturedStep | None = None  # the pass that runs
+        self.names: set[str] = set()  # of all that ran in those that are over
         self._step = step
         self._room = room
         self._first: CapturedStep | None = None
@@ -80,16 +72,14 @@ class Passes:
         room.make = self._make_room
 
     def __bool__(self) -> bool:
-        """Tells whether there was any."""
         return self.now is not None or self._last is not None
 
     def begin(self) -> CapturedStep:
-        """A pass begins."""
         self.now = CapturedStep(self._room, self._step.volatile)
         return self.now
 
     def end(self, judge: ClientJudge | None) -> None:
-        """Ends the recording of a step. ``judge``: the watchpoints; None before any could be set."""
+        """The pass is over. ``judge``: None before any watchpoint could be set."""
         now, self.now = self.now, None
         if now is None or not len(now):
             return
@@ -107,7 +97,7 @@ class Passes:
             self._first = now
 
     def caught(self, now: CapturedStep, hits: Sequence[ClientHit]) -> list[ClientHit]:
-        """Hands what hit to the step; those hits that are new. Several passes of one step: the first one counts."""
+        """Adds new hits of a pass to the step, and returns them; the same hit of a later pass does not count."""
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
@@ -118,13 +108,13 @@ class Passes:
         return new
 
     def settle(self) -> None:
-        """Watchpoints may be set from now on, and judge the passes that were before that."""
+        """Hands captures of earlier passes to the step: watchpoints may be set and judge them from now on."""
         found = {id(capture): capture for kept in self._outermost.values() for _, capture in kept.values()}
         self._outermost.clear()
         self._step.adopt(list(found.values()))
 
     def find(self, key: Key) -> tuple[CapturedStep, Capture] | None:
-        """Returns what is known of a tensor: of the pass that runs, that hit first, that ended last."""
+        """Finds a tensor in the running pass, the step, the first pass that hit, or the last pass."""
         for each in (self.now, self._step, self._first, self._last):
             capture = each.get(key) if each is not None else None
             if each is not None and capture is not None:
@@ -132,11 +122,10 @@ class Passes:
         return None
 
     def kept(self) -> Iterator[CapturedStep]:
-        """The passes whose tensors are still known: the one that hit first, and the one that ended last."""
+        """The passes whose tensors are still known: the first that hit, and the last that ended."""
         yield from (each for each in (self._first, self._last) if each is not None)
 
     def clear(self) -> None:
-        """The step is over: forgets everything."""
         for each in (self.now, self._first, self._last):
             if each is not None:
                 each.clear()
@@ -152,10 +141,7 @@ class Passes:
             self._last.drop_values()
 
     def _remember(self, now: CapturedStep) -> None:
-        """Keeps of each tensor the passes whose numbers were the outermost ones.
-
-        Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
-        """
+        """Keeps of each tensor the passes with the outermost numbers: if any crosses a threshold, one of these does."""
         find_records(now, list(now), UnknownWatchpoints())
         for capture in now:
             if capture.record is None:
@@ -168,7 +154,7 @@ class Passes:
 
 
 def _numbers(record: Record) -> Iterator[tuple[str, float]]:
-    """Numbers of a tensor that thresholds are set for, each so that more of it is further out."""
+    """The numbers of a tensor that thresholds compare, each so that larger is more extreme."""
     stats = record.stats
     if stats is None:
         yield _UNREADABLE, 0.0
@@ -211,33 +197,20 @@ class StepRecording:
     """The step that is being recorded.
 
     Attributes:
-        step: what was seen.
-        passes: what was seen of the passes without gradients.
-        structure, flow: the graph, and what was made of what.
-        plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
         scaled: a GradScaler is in use: which gradients count shows when it lets its optimizer step, or does not.
         settled: nothing but the values of tensors is looked at in this step: the graph and its data flow are known.
         paused: tdbg itself is at work: operators are its own.
-        agent: the protocol loop: hooks may stop at a node.
-        unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
-        written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
+        bad_at_start: buffers that held NaN before anything ran in this step, and nothing is seen to have written that.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
-        at_backward_end: called then.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
     def __init__(self, budget: int, *, values: bool, at_once: bool = False) -> None:
-        """Nothing is recorded yet.
-
-        Args:
-            budget: bytes of outputs that are held at most.
-            values: see the class.
-            at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
-        """
+        """``budget``: bytes of outputs that are held at most; ``at_once``: a tensor is judged when it is made."""
         room = MemoryBudget(budget if values else 0)
         self.step = CapturedStep(room)
         self.passes = Passes(self.step, room)
@@ -255,7 +228,9 @@ class StepRecording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
-        self.written_bad: set[str] = set()
+        self.bad_at_start: set[str] = set()
+        self._states: dict[str, list[tuple[int, OperandState]]] = {}
+        """Of weights and buffers that were bad in this step for a while: since when they were what."""
         self._evaluated: list[str] = []
         self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
@@ -279,7 +254,6 @@ class StepRecording:
 
     @property
     def every_operator(self) -> bool:
-        """Tells whether every operator is a node."""
         return self._at_once
 
     def begin_call(self) -> None:
@@ -294,14 +268,10 @@ class StepRecording:
         self.at_begin()
 
     def evaluates(self, weights: Iterable[str]) -> None:
-        """An optimizer runs that calls the model itself, and changes weights between two calls; without any: it ended.
-
-        ``weights``: their names.
-        """
+        """An optimizer runs that itself calls the model and changes ``weights`` between calls; none: it ended."""
         self._evaluated, self._evaluations = list(weights), 0
 
     def begin_pass(self) -> None:
-        """A pass without gradients begins."""
         self.end_pass()
         self.passes.begin()
         self._order_bare = 1
@@ -328,18 +298,11 @@ class StepRecording:
         counters: Sequence[Counter] = (),
         reads: Reads = _nothing,
     ) -> None:
-        """A node has run.
+        """A node has run, and made ``tensors``: one per slot.
 
-        Args:
-            name: of the node.
-            kind: operator type.
-            tensors: its outputs, one per slot.
-            sources: what it was made of; only asked while that is followed.
-            source: stack text, asked for once.
-            mutated: the ``id`` of each tensor that was changed in place.
-            no_grad: in the pass without gradients that runs.
-            counters: what counts changes of the outputs, where they do not by themselves yet.
-            reads: what it read and left as it was, as far as that tells more than its sources do.
+        ``sources`` are only asked for while they are followed, ``source`` (a stack text) once. ``mutated``: the ``id``
+        of each tensor that was changed in place. ``counters``: what counts changes of outputs that do not count them
+        yet. ``reads``: what it read and left as it was, where that tells more than its sources.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -375,8 +338,7 @@ class StepRecording:
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
         """Tells whether all that ran in this pass up to a node was followed before in this order.
 
-        Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
-        is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
+        In a new order it is not known what a node is made of. From the next step on it is followed.
         """
         order = hash((self._order_bare if no_grad else self._order, name))
         if no_grad:
@@ -406,15 +368,7 @@ class StepRecording:
             self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
-        """The gradient of one output of a node came.
-
-        Args:
-            name: of the node that stands for the gradients.
-            kind: operator type.
-            slot: which output.
-            gradient: the values.
-            forward: the node whose output it is.
-        """
+        """The gradient of output ``slot`` of the node ``forward`` came; the node ``name`` stands for it."""
         self._await_backward_end()
         step = self._step(name, 1)
         if step is None:
@@ -432,7 +386,7 @@ class StepRecording:
         self._stop(name, self._see(step, name, slot, gradient))
 
     def _await_backward_end(self) -> None:
-        """A part of a backward pass has run; a pass inside it, for a checkpoint, ends before it does."""
+        """Has the end of the running backward pass reported, once; a checkpoint's inner pass ends before it."""
         if self.by_hand and not self._awaiting and in_backward():
             self._awaiting = True
             when_backward_ends(self._backward_ended)
@@ -443,7 +397,7 @@ class StepRecording:
             self.at_backward_end()
 
     def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> CapturedOperand | None:
-        """An operator is about to run that reads a tensor and writes to it: what is known of that, or found out now."""
+        """What is known of a tensor that an operator is about to read and overwrite; None without numbers."""
         if not (readable(tensor) and numeric(tensor) and tensor.numel()):
             return None
         bare = self.passes.now
@@ -452,35 +406,20 @@ class StepRecording:
             return step.read_and_written(tensor, self.flow.sources([tensor]) or [UNKNOWN], by_a_node=by_a_node)
 
     def wrote(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
-        """An operator of the program, not of an optimizer, has written to tensors.
-
-        Buffers are made of it from now on. So are weights that it has made bad: other weights are what they were, as
-        far as anybody asks what is wrong with them.
-
-        Args:
-            name: of the node; ``UNKNOWN`` where the operator is none.
-            tensors: all that it wrote to.
-        """
+        """The program wrote to tensors: buffers and weights that are bad now are made of the node ``name``."""
         for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
             if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
                 self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
-        """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
+        """Marks weights that an optimizer changed: a later node of the same step may read them."""
         self.structure.touch(self.updated)
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()
 
     def collected(self, parameter: str, name: str, value: torch.Tensor, gradient: torch.Tensor) -> None:
-        """The gradient of a parameter is what an optimizer will use now.
-
-        Args:
-            parameter: its name.
-            name: of the node of the gradient.
-            value: the parameter.
-            gradient: its gradient.
-        """
+        """The gradient of a parameter, node ``name``, is what an optimizer will use now."""
         self.updated.append(parameter)
         if self.flow.following:
             # What it was before the program mixed others in is not seen: any of them may be where something began.
@@ -494,13 +433,12 @@ class StepRecording:
                 self.step.collected[name] = CapturedOperand(sources, line)
 
     def left(self, name: str, gradient: torch.Tensor) -> None:
-        """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
+        """A gradient remains at the end of the step, used by no optimizer; it may include those of earlier steps."""
         if name in self.structure.gradients:
             sources = self.flow.sources([gradient]) if self.flow.following else [UNKNOWN]
             self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
-        """The model was called with a tensor."""
         step = self._step(name, 1, no_grad=no_grad)
         if step is None or not self._readable(name, tensor):
             return
@@ -515,7 +453,7 @@ class StepRecording:
         self._look(step, name, 0, tensor, self._plan(name))
 
     def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
-        """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
+        """A collective operation began; its results are not known yet."""
         if name not in self.structure.nodes:
             self.structure.add(name, TracedNode(kind), self._last)
         if self.flow.following:
@@ -526,15 +464,7 @@ class StepRecording:
     def passed(
         self, name: str, kind: str, tensor: torch.Tensor, inputs: Sequence[str] | None = None, *, keep: bool = False
     ) -> None:
-        """A collective operation takes or has made a tensor, whose memory is used for something else soon.
-
-        Args:
-            name: of the node.
-            kind: operator type.
-            tensor: the values.
-            inputs: names of nodes and parameters; None: what the tensor was made of.
-            keep: holds a copy of the values when there is room for one.
-        """
+        """A collective took or made a tensor whose memory is used again soon. ``keep``: copies it if there is room."""
         step = self._step(name, 1)
         if step is None:
             return
@@ -556,11 +486,12 @@ class StepRecording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+        found = [self._with_weights(each) for each in hits]
+        unknown = [each for each in found if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in found]
 
     def _without_others(self, hit: ClientHit) -> ClientHit:
-        """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
+        """A hit of a node that has further inputs in other steps: it did not read these, so they count as clean."""
         read, node = self._read.get(hit.node), self.structure.nodes.get(hit.node)
         if read is None or node is None:
             return hit
@@ -570,11 +501,47 @@ class StepRecording:
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
-        node = self.structure.nodes.get(hit.node)
-        is_module = node is not None and not self._at_once and not is_collective(node.kind)
-        if is_module and not self.written_bad.isdisjoint(self.structure.nodes[hit.node].inputs):
-            return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
+
+    def read_as(self, states: Mapping[str, OperandState]) -> None:
+        """Weights and buffers are bad from now on, or clean again: modules read them as they are."""
+        now = time_now()
+        for name, state in states.items():
+            if state is not OperandState.CLEAN or name in self._states:
+                self._states.setdefault(name, []).append((now, state))
+
+    def was_clean(self) -> bool:
+        """Tells whether all quick numbers of this step are finite so far; a device is waited for."""
+        step = self.step
+        step.fetched = step.waiting.fetch(step.fetched)
+        return step.fetched.are_finite
+
+    def _with_weights(self, hit: ClientHit) -> ClientHit:
+        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen."""
+        node = self.structure.nodes.get(hit.node)
+        if node is None:
+            return replace(hit, operands=(*hit.operands, *self._not_made_of(hit.node)))
+        if self._at_once or is_collective(node.kind):
+            return hit
+        line = self.step.get((hit.node, hit.slot))
+        states: dict[str, OperandState] = {}
+        for name in node.inputs:
+            for since, state in self._states.get(name, ()):
+                if line is None or since < line.order:
+                    states[name] = state
+        return replace(hit, operands=(*hit.operands, *states.items()))
+
+    def _not_made_of(self, name: str) -> list[tuple[str, OperandState]]:
+        """What a weight or buffer was made of in other steps, and not in this one.
+
+        A buffer that was bad before anything ran was made bad by none of the modules that change it. A weight to which
+        the program once wrote something bad is made by its optimizer again.
+        """
+        fed, states = self.structure.fed.get(name), self._states.get(name)
+        if name in self.bad_at_start:
+            return [(each, OperandState.CLEAN) for each in fed or ()]
+        written = states is not None and states[-1][1] is not OperandState.CLEAN
+        return [(name, OperandState.CLEAN)] if fed == [] and not written else []
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""
@@ -582,7 +549,7 @@ class StepRecording:
         return bare or self.step.seen_as(tensor)
 
     def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        """Tensors have new values: captures in their memory do not hold the seen values any more."""
         memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
         self.flow.overwrite(memory)
         for each in (self.step, self.passes.now, *self.passes.kept()):
@@ -590,7 +557,6 @@ class StepRecording:
                 each.overwrite(memory)
 
     def lost(self, what: str, example: str, count: int = 1) -> None:
-        """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
 
     def clear(self) -> None:
@@ -599,7 +565,8 @@ class StepRecording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self.written_bad.clear()
+        self.bad_at_start.clear()
+        self._states.clear()
         self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
@@ -620,7 +587,7 @@ class StepRecording:
     # -- inside --------------------------------------------------------------------------------------
 
     def _step(self, name: str, count: int, *, no_grad: bool = False) -> CapturedStep | None:
-        """Tells where a tensor belongs; None when there are too many."""
+        """The step or pass that a tensor belongs to; None when that has too many tensors."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
         if len(step) < MOST:
             return step
@@ -685,10 +652,7 @@ class StepRecording:
         return self.passes.caught(step, hits) if no_grad and hits else hits
 
     def _read_until_then(self, step: CapturedStep, reads: Reads) -> list[CapturedOperand]:
-        """What a node read, of which is judged at the end of the step whether something is wrong.
-
-        What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
-        """
+        """What a node read that is judged at the end of the step: what no operator made may change by then."""
         found = []
         for each in reads():
             if isinstance(each, CapturedOperand):
@@ -735,12 +699,12 @@ class StepRecording:
                 raise
 
     def at_work(self) -> AtWork:
-        """Something of ours is computed: nothing of that is recorded, or cast by autocast."""
+        """Around our own computations: they are not recorded, and autocast is off."""
         return AtWork(self)
 
 
 def _read_now(reads: Reads) -> list[CapturedOperand]:
-    """What a node has just read, looked at."""
+    """The operands that a node has just read, with their states."""
     found = []
     for each in reads():
         if isinstance(each, CapturedOperand):
@@ -761,27 +725,22 @@ _at_work: Final[set[int]] = set()
 
 
 def at_work() -> bool:
-    """Tells whether what runs in this thread is work of ours, and not of the program."""
+    """Tells whether this thread runs our own computations, and not the program."""
     return get_ident() in _at_work
 
 
 class AtWork:
-    """See ``StepRecording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
-
-    What is computed is detached from autograd anyway (``internals.local``).
-    """
+    """See ``StepRecording.at_work``. A class, as it runs hundreds of times a step: a generator costs twice as much."""
 
     __slots__ = ("_before", "_guard", "_inside", "_recording")
 
     def __init__(self, recording: StepRecording) -> None:
-        """Begins with ``with``."""
         self._recording = recording
         self._before = recording.paused
         self._inside = True
-        self._guard = no_autocast()
+        self._guard = no_autocast()  # alone: what is computed is detached from autograd anyway
 
     def __enter__(self) -> None:
-        """Begins."""
         self._inside = (thread := get_ident()) in _at_work
         _at_work.add(thread)
         self._recording.paused = True
@@ -790,7 +749,6 @@ class AtWork:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends."""
         if not self._inside:
             _at_work.discard(get_ident())
         self._recording.paused = self._before

@@ -17,30 +17,21 @@ from tui_debugger.torch import internals
 from tui_debugger.torch.internals import part_of, type_name
 from tui_debugger.torch.node_calls import NodeCall
 
-_WRAPPED: Final = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""Attributes under which FSDP and checkpoint_wrapper keep a module."""
+_WRAPPED: Final = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")  # attributes of wrappers
 _PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
 
 GRADIENTS: Final = "Gradients/"
-"""Scope of gradients."""
 NO_GRAD: Final = "NoGrad"
 """Scope of what a pass without gradients makes: an evaluation, a rollout, a reference model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModulePlace:
-    """A module in the tree.
-
-    Attributes:
-        module: itself.
-        scope: path with ``/``, empty for the root.
-        name: of the node that stands for its output: scope and class.
-        kind: class name.
-    """
+    """A module in the tree."""
 
     module: nn.Module
-    scope: str
-    name: str
+    scope: str  # path with ``/``, empty for the root
+    name: str  # of the node that stands for its output: scope and class
     kind: str
 
 
@@ -51,15 +42,13 @@ class ModuleBuffers(Mapping[str, torch.Tensor]):
     """
 
     def __init__(self, owners: dict[str, tuple[nn.Module, str]]) -> None:
-        """``owners``: by clean name the module, and what it calls the tensor."""
-        self._owners = owners
+        self._owners = owners  # by clean name the module, and what it calls the tensor
 
     def add(self, name: str, module: nn.Module, attribute: str) -> bool:
-        """Adds one that a module registers now; False where it is known already."""
+        """Adds a tensor that a module registers now; False when it is known already."""
         return self._owners.setdefault(name, (added := (module, attribute))) is added
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        """The tensor that has this name now."""
         module, attribute = self._owners[name]
         found = getattr(module, attribute, None)
         if not isinstance(found, torch.Tensor):
@@ -67,42 +56,26 @@ class ModuleBuffers(Mapping[str, torch.Tensor]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Names of those that are there."""
         return (name for name, (module, attribute) in self._owners.items() if _holds(module, attribute))
 
     def __len__(self) -> int:
-        """Tells how many are there."""
         return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelTree:
-    """A model by names.
+    """A model by names."""
 
-    Attributes:
-        root: the model without what wraps it.
-        places: its modules, the root first; each once. Those inside a compiled one are left out.
-        parameters: by clean name; each once.
-        buffers: by clean name, those that are no parameters and are not made anew in every step.
-        compiled: scopes of modules that torch.compile took; their inside is not seen.
-        hidden: number of modules inside them.
-    """
-
-    root: nn.Module
-    places: tuple[ModulePlace, ...]
-    parameters: dict[str, nn.Parameter]
-    buffers: ModuleBuffers
-    compiled: tuple[str, ...]
-    hidden: int
+    root: nn.Module  # without what wraps it
+    places: tuple[ModulePlace, ...]  # the root first; each once; none of those inside a compiled one
+    parameters: dict[str, nn.Parameter]  # by clean name; each once
+    buffers: ModuleBuffers  # by clean name; not those that are made anew in every step
+    compiled: tuple[str, ...]  # scopes of modules that torch.compile took; their inside is not seen
+    hidden: int  # number of modules inside them
 
 
 def tree_of(model: nn.Module, *, uncompiled: bool = False) -> ModelTree:
-    """Walks through a model.
-
-    Args:
-        model: its root, or what wraps that.
-        uncompiled: modules that torch.compile took run as they were written: nothing hides what is inside.
-    """
+    """Walks through a model. ``uncompiled``: modules that torch.compile took run as they were written."""
     root = _bare(model)
     places: list[ModulePlace] = []
     compiled: list[str] = []
@@ -131,23 +104,22 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> ModelTree:
 
 
 def class_of(module: nn.Module) -> type[nn.Module]:
-    """The class that the user wrote: ``fully_shard`` gives a module a class of its own, derived from that."""
+    """The user's class of a module: ``fully_shard`` replaces it by a class that is derived from it."""
     made = type(module)
     return next((base for base in made.__bases__ if made.__name__ == f"FSDP{base.__name__}"), made)
 
 
 def gradient_of(parameter: str) -> str:
-    """The node of a parameter's gradient."""
     return GRADIENTS + parameter.replace(".", "/")
 
 
 def local_of(parameter: str) -> str:
-    """The node of what this process puts into a parameter's gradient, where that is summed up over processes."""
+    """The node of this process's own gradient of a parameter, before it is summed over processes."""
     return gradient_of(parameter) + "/local"
 
 
 def local_output_of(node: str) -> str:
-    """The node of what this process puts into the output of a module."""
+    """The node of this process's own part of a module's output."""
     return node + "/local"
 
 
@@ -157,12 +129,11 @@ def gathered_of(weight: str) -> str:
 
 
 def update_of(parameter: str) -> str:
-    """The node that updates a parameter."""
     return "Optimizer/" + parameter.replace(".", "/")
 
 
 def change_of(buffer: str) -> str:
-    """The node that stands for what changes a buffer, or an input of the model, in a step."""
+    """The node for the changes of a buffer, or of an input of the model, in a step."""
     return "Changes/" + buffer.replace(".", "/")
 
 
@@ -207,7 +178,7 @@ def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
 
 
 def _is_kept(tensor: torch.Tensor) -> bool:
-    """Tells whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
+    """Tells whether a tensor belongs to a module for good: FSDP replaces weights by views of gathered memory."""
     try:
         return tensor.grad_fn is None and not internals.is_view(tensor)
     except RuntimeError:  # the gathered weights are gone
@@ -237,80 +208,52 @@ UNKNOWN: Final = ""
 
 @dataclass(slots=True)
 class TracedNode:
-    """One operator, module or gradient.
-
-    Attributes:
-        kind: operator type.
-        inputs: outputs of nodes (see ``output_of``), parameters, and ``UNKNOWN``.
-        outputs: type and shape by slot.
-        source: stack text.
-        forward: the node whose gradient this is, empty for others.
-    """
+    """One operator, module or gradient."""
 
     kind: str
-    inputs: list[str] = field(default_factory=list)
-    outputs: dict[int, Slot] = field(default_factory=dict)
-    source: str = ""
-    forward: str = ""
+    inputs: list[str] = field(default_factory=list)  # outputs of nodes (``output_of``), parameters, ``UNKNOWN``
+    outputs: dict[int, Slot] = field(default_factory=dict)  # type and shape by slot
+    source: str = ""  # stack text
+    forward: str = ""  # the node whose gradient this is, empty for others
 
 
 def slot_of(tensor: torch.Tensor) -> Slot:
-    """Element type and shape of a tensor: of a distributed one those of the part that is here."""
+    """Element type and shape of a tensor; of a distributed tensor those of the local part."""
     return type_name(tensor.dtype), tuple(part_of(tensor).shape)
 
 
 def output_of(name: str, slot: int) -> str:
-    """Returns what stands for one output of a node where it is an input of another one."""
+    """The name of a node's output among the inputs of other nodes."""
     return f"{name}:{slot}" if slot else name
 
 
 def split_output(output: str) -> tuple[str, int]:
-    """The node and the slot of what ``output_of`` made."""
     name, _, slot = output.rpartition(":")
     return (name, int(slot)) if name and slot.isdecimal() else (output, 0)
 
 
 class Structure:
-    """All nodes that were seen, in the order in which they run.
-
-    Attributes:
-        nodes: by name.
-        inputs: tensors that the model was called with.
-        gradients: by the node of a parameter's gradient what that was made of.
-        losses: nodes of losses: what ``backward`` is called on.
-        scaled: those of them that a gradient scaler made.
-        of_gradients: nodes that the program computed of gradients and that get no gradient themselves, as norms.
-        fed: by name of a buffer or an input of the model what its values were made of in a step.
-        calls: by node its arguments: of operators, of modules whose class tells what they compute, of gradients.
-        touched: nodes, weights and inputs that the program writes to itself, so that what is recorded of them need not
-            be what was read.
-        repeated: the model is called several times in a step.
-        again: nodes that run several times in a step under one name.
-        doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
-        gradients_doubted: the same of the gradients of all parameters.
-        changed: something changed since this was reset.
-        fed_anew: something is fed by others than the debugger knows.
-    """
+    """All nodes that were seen, in the order in which they run."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, TracedNode] = {}
-        self.inputs: dict[str, Slot] = {}
-        self.gradients: dict[str, list[str]] = {}
-        self.losses: set[str] = set()
-        self.scaled: set[str] = set()
-        self.of_gradients: set[str] = set()
-        self.fed: dict[str, list[str]] = {}
-        self.calls: dict[str, NodeCall] = {}
-        self.touched: set[str] = set()
-        self.repeated = False
-        self.again: set[str] = set()
-        self.doubted: set[str] = set()
-        self.gradients_doubted = False
-        self.changed = self.fed_anew = False
+        self.inputs: dict[str, Slot] = {}  # tensors that the model was called with
+        self.gradients: dict[str, list[str]] = {}  # by the node of a parameter's gradient what that was made of
+        self.losses: set[str] = set()  # nodes: what ``backward`` is called on
+        self.scaled: set[str] = set()  # those of them that a gradient scaler made
+        self.of_gradients: set[str] = set()  # nodes computed of gradients that get none themselves, as norms
+        self.fed: dict[str, list[str]] = {}  # by buffer or input of the model what it was made of in a step
+        self.calls: dict[str, NodeCall] = {}  # of operators, of gradients, of modules whose class tells what they do
+        self.touched: set[str] = set()  # what the program writes to itself: recorded need not be what was read
+        self.repeated = False  # the model is called several times in a step
+        self.again: set[str] = set()  # nodes that run several times in a step under one name
+        self.doubted: set[str] = set()  # nodes that ran in an unknown order while nobody looked at their inputs
+        self.gradients_doubted = False  # the same of the gradients of all parameters
+        self.changed = self.fed_anew = False  # since the last reset; fed by nodes unknown to the debugger
         self._sent: dict[str, list[str] | None] = {}
 
     def add(self, name: str, node: TracedNode, after: str = "") -> None:
-        """Adds a node that was not known. It stands behind the one that ran before it."""
+        """Adds a new node behind the node that ran before it."""
         self.changed = True
         if after not in self.nodes or after == next(reversed(self.nodes)):
             self.nodes[name] = node
@@ -323,13 +266,12 @@ class Structure:
         self.nodes = nodes
 
     def add_slot(self, name: str, slot: int, tensor: torch.Tensor) -> None:
-        """Adds an output of a known node."""
         if slot not in self.nodes[name].outputs:
             self.nodes[name].outputs[slot] = slot_of(tensor)
             self.changed = True
 
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
-        """Adds what a known node was made of in this step, beside what it was made of in others."""
+        """Adds the inputs of a known node in this step to its inputs in other steps."""
         node = self.nodes[name]
         merged = without(_merged(node.inputs, list(inputs)), name)
         if merged != node.inputs:
@@ -340,25 +282,23 @@ class Structure:
             self.changed = True
 
     def text_of(self, call: NodeCall, name: str, inputs: Sequence[str], left_out: Collection[str] = ()) -> str:
-        """What the graph says of the arguments of a node: see ``NodeCall.text``."""
         several = self.repeated or name in self.again or not self.again.isdisjoint(inputs)
         return call.text(name, inputs, left_out, self.touched, several=several)
 
     def add_call(self, name: str, call: NodeCall | None) -> None:
-        """Notes the arguments of a node in this step; None: nothing tells them."""
+        """Notes the arguments of a node in this step; None when they are unknown."""
         known = self.calls.get(name)
         merged = (call or NodeCall()) if known is None else known.merged(call or NodeCall())
         if merged is not known:
             self.calls[name], self.changed = merged, True
 
     def touch(self, names: Iterable[str]) -> None:
-        """Notes that the program writes to some tensors itself."""
         if new := set(names) - self.touched:
             self.touched |= new
             self.changed = True
 
     def repeat(self, name: str = "") -> None:
-        """Notes that a node, or the model, runs once more in a step."""
+        """Notes that a node, or without ``name`` the model, runs once more in a step."""
         if name and name not in self.again:
             self.again.add(name)
             self.changed = True
@@ -374,20 +314,13 @@ class Structure:
             self.of_gradients.discard(name)
 
     def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
-        """Adds what the gradient of a parameter was made of in this step."""
         merged = without(unique([*self.gradients.get(name, ()), *inputs]), name)
         if merged != self.gradients.get(name):
             self.gradients[name] = merged
             self.changed = True
 
     def feed(self, name: str, sources: Iterable[str], *, anew: bool = True) -> None:
-        """Adds what a buffer, or an input of the model, was made of in the step itself.
-
-        Args:
-            name: of the buffer or input.
-            sources: nodes, parameters and ``UNKNOWN``.
-            anew: nobody is to judge what runs from now on before the debugger knows that.
-        """
+        """A buffer or an input is made of ``sources``. ``anew``: nobody is to judge before the debugger knows that."""
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
@@ -395,21 +328,19 @@ class Structure:
             self.fed_anew |= anew
 
     def doubt(self, name: str) -> None:
-        """Notes that a node ran and nobody looked at what it was made of."""
+        """Notes that a node ran while its inputs were not followed."""
         if name not in self.doubted:
             self.doubted.add(name)
             self.changed = True
 
     def inputs_of(self, name: str) -> list[str]:
-        """Returns what a node was made of, as far as that is known."""
         known = self.nodes[name].inputs
         return unique([*known, UNKNOWN]) if name in self.doubted else known
 
     def gone_through(self, made: Sequence[str]) -> list[str]:
         """Returns what a gradient was made of, with the outputs of the nodes that it came back through.
 
-        A derivative that depends on values is one at the point where its node was computed, and bad where that is no
-        number: a division of zero by zero has gone wrong once, not twice. Of those values only the output is recorded.
+        A derivative is bad where its node's values are: a division of zero by zero has gone wrong once, not twice.
         """
         parts = [(self.nodes.get(node), slot) for node, slot in map(split_output, made)]
         if not any(node is not None and not node.forward for node, _ in parts) and self.inputs.keys().isdisjoint(made):
@@ -418,23 +349,22 @@ class Structure:
         return unique([*made, *back])
 
     def inputs_of_gradient(self, name: str) -> list[str]:
-        """Returns what the gradient of a parameter was made of, as far as that is known."""
         known = self.gradients.get(name)
         if known is None or self.gradients_doubted:
             return unique([*(known or ()), UNKNOWN])
         return known
 
     def sent(self) -> None:
-        """The debugger knows now what everything was made of."""
+        """Notes that the debugger has the present inputs of all nodes."""
         self.fed_anew = False
         self._sent = {name: self._made_of(name) for name in chain(self.nodes, self.gradients, self.fed)}
 
     def is_sent(self, name: str) -> bool:
-        """Tells whether the debugger knows what something was made of, if it is a node or fed by one."""
+        """Tells whether the debugger has the present inputs of a node, a gradient or a fed tensor."""
         return self._made_of(name) == self._sent.get(name)
 
     def is_known(self, name: str) -> bool:
-        """As ``is_sent``, and of the weights, buffers and inputs that it reads the debugger knows that, too."""
+        """Tells whether the debugger has the inputs of a node, and the origins of the fed tensors among them."""
         return self.is_sent(name) and all(self.is_sent(each) for each in self._made_of(name) or () if each in self.fed)
 
     def _made_of(self, name: str) -> list[str] | None:
@@ -445,18 +375,16 @@ class Structure:
         return self.fed.get(name)
 
     def used(self) -> set[str]:
-        """Everything that some node was made of."""
         made = [*(node.inputs for node in self.nodes.values()), *self.gradients.values()]
         return {each for inputs in made for each in inputs if not is_constant(each)}
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Names in order, each once."""
     return list(dict.fromkeys(names))
 
 
 def _merged(before: list[str], now: list[str]) -> list[str]:
-    """Inputs of a node in all steps: each at its place, and behind them those that came to other places later on."""
+    """The inputs of a node over all steps: each at its place, and different later inputs behind them."""
     if not before:
         return now
     merged = list(before)
@@ -475,24 +403,22 @@ def _merged(before: list[str], now: list[str]) -> list[str]:
 
 
 def _either(before: str, now: str) -> str:
-    """A constant that has another value now: those that are not finite are kept, for only these make something bad."""
+    """A constant with several values; NaN and Inf among them are kept, because only they make a result bad."""
     bad = unique(_NOT_FINITE.findall(f"{constant_text(before)} {constant_text(now)}"))
     always = all(_NOT_FINITE.fullmatch(constant_text(each)) for each in (before, now))
     return constant(", ".join(bad if always else [VARIES, *bad]))
 
 
 def constant(text: str) -> str:
-    """Returns what stands among the inputs of a node for a value that the program wrote down."""
+    """The entry for a value of the program among the inputs of a node."""
     return _CONSTANT + text
 
 
 def is_constant(each: str) -> bool:
-    """Tells whether an input is a constant."""
     return each.startswith(_CONSTANT)
 
 
 def constant_text(each: str) -> str:
-    """The value of a constant."""
     return each.removeprefix(_CONSTANT)
 
 
@@ -502,5 +428,5 @@ def is_finite(each: str) -> bool:
 
 
 def without(inputs: Sequence[str], name: str) -> list[str]:
-    """Inputs but the outputs of a node itself: what it made of them is still its own work."""
+    """The inputs without the outputs of the node itself, whose changes are its own work."""
     return [each for each in inputs if each != name and split_output(each)[0] != name]

@@ -1,11 +1,9 @@
-"""A training: its steps, its weights and their gradients, the values of the step before, and what was to be expected.
+"""A training: its steps, weights and gradients, the values of the step before, and what was to be expected.
 
-Expected is what an optimizer had reason to change in a step that was not left out.
-
-A weight that stays as it is, and a gradient of zeros, are findings only where something else was to be expected.
-Reasons why not: the optimizer did not step, or a gradient scaler left the step out; the learning rate still rises (a
-warm-up); the parameter is frozen now; its module did not run with gradients, or ran on nothing (an expert without
-tokens).
+A weight that stays as it is, or a gradient of zeros, is a finding only where something else was to be expected. It was
+not where the optimizer did not step or a gradient scaler left the step out, while the learning rate still rises (a
+warm-up), where the parameter is frozen, and where its module ran without gradients, not at all, or on nothing (an
+expert without tokens).
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -44,6 +42,7 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.optimizers import Steps
+from tui_debugger.torch.program_writes import SMALL, ProgramWrites
 from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, ModelTree, Structure, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -59,22 +58,21 @@ CHUNK: Final = 1 << 24
 
 
 class Previous:
-    """Copies of weights as they were before the step, of those that watchpoints compare (and all at the beginning)."""
+    """Copies of the weights before the step, as far as watchpoints compare them; before the first step of all."""
 
     def __init__(self) -> None:
         self._values: dict[str, torch.Tensor] = {}
         self._sums: dict[str, tuple[float, float]] = {}
 
     def get(self, name: str) -> torch.Tensor | None:
-        """The values of the step before."""
         return self._values.get(name)
 
     def sum_of(self, name: str) -> tuple[float, float] | None:
-        """Returns what Σ|x| of these values lies between; None where it has to be measured."""
+        """Bounds of Σ|x| of the kept values; None when it has to be measured."""
         return self._sums.get(name)
 
     def follow(self, step: CapturedStep) -> None:
-        """Σ|x| of what the weights are now: it cannot have changed by more than Σ|cur − prev|. Saves measuring it."""
+        """Bounds Σ|x| of the new values by the measured change Σ|cur − prev|, which saves measuring it."""
         sums: dict[str, tuple[float, float]] = {}
         for capture in step.entries:
             if isinstance(capture, Capture) and capture.difference and step.fetched is not None:
@@ -89,12 +87,11 @@ class Previous:
         self._sums = sums
 
     def clear(self) -> None:
-        """Lets go of all."""
         self._values.clear()
         self._sums.clear()
 
     def keep(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Keeps these as they are now, and no others. Copies that fit are written over."""
+        """Keeps copies of these tensors, and no others; reuses the memory of copies that fit."""
         kept: dict[str, torch.Tensor] = {}
         targets: list[torch.Tensor] = []
         sources: list[torch.Tensor] = []
@@ -113,14 +110,9 @@ class Previous:
 
 @dataclass(slots=True)
 class Grouping:
-    """Tensors by what is looked at: those that one number decides on together, and the others one by one.
+    """Tensors by what is looked at: those that one number decides on together, and the others one by one."""
 
-    Attributes:
-        groups: plan, names and tensors of one element type and device.
-        others: by node name.
-    """
-
-    groups: list[tuple[WatchPlan, list[str], list[torch.Tensor]]] = field(default_factory=list)
+    groups: list[tuple[WatchPlan, list[str], list[torch.Tensor]]] = field(default_factory=list)  # of a type and device
     others: list[tuple[str, torch.Tensor]] = field(default_factory=list)
 
 
@@ -133,7 +125,6 @@ class Lasting:
         self._grouping = Grouping()
 
     def grouped(self, tensors: list[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
-        """Tells how these are grouped."""
         same = self._plans is plans and len(tensors) == len(self._tensors)
         same = same and all(
             new[1] is old[1] and new[0] == old[0] for new, old in zip(tensors, self._tensors, strict=True)
@@ -143,12 +134,10 @@ class Lasting:
         return self._grouping
 
     def clear(self) -> None:
-        """Holds none."""
         self._plans, self._tensors, self._grouping = None, [], Grouping()
 
 
 def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
-    """Groups tensors by their plans, element types and devices."""
     groups: dict[tuple[int, torch.dtype, torch.device], tuple[WatchPlan, list[str], list[torch.Tensor]]] = {}
     others: list[tuple[str, torch.Tensor]] = []
     for name, tensor in tensors:
@@ -166,15 +155,7 @@ def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Group
 def see_all(
     step: CapturedStep, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
 ) -> None:
-    """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
-
-    Args:
-        step: where lines go.
-        tensors: weights or gradients, by node name or grouped already. They live as long as the step: holding them is
-            for nothing.
-        plans: what is watched.
-        previous: values of the step before; None for what is never compared.
-    """
+    """Adds a line for each tensor and begins its quick numbers, with few kernels. ``previous``: None: not compared."""
     grouped = tensors if isinstance(tensors, Grouping) else grouping(tensors, plans)
     summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
     changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
@@ -232,7 +213,7 @@ def _pieces(
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """Numbers of the tensors that kernels take together."""
+    """Indices of the tensors that one kernel can take together, by group."""
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, tensor in enumerate(tensors):
         groups.setdefault((tensor.device, tensor.dtype), []).append(number)
@@ -256,15 +237,12 @@ OptimizerStepped = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
-    """The deeds of optimizers and modules in the step that is recorded."""
+    """What optimizers and modules did in the step that is recorded."""
 
     def __init__(self) -> None:
-        self.skipped = False
-        """A gradient scaler left the step out, because gradients were not finite."""
-        self.scaled = False
-        """There is one: nobody uses gradients before it has looked at them."""
-        self.at_once = False
-        """Operators are recorded, not modules."""
+        self.skipped = False  # a gradient scaler left the step out, because gradients were not finite
+        self.scaled = False  # there is one: nobody uses gradients before it has looked at them
+        self.at_once = False  # operators are recorded, not modules
         self._stepped: set[int] = set()
         self._rates: dict[int, float] = {}
         self._rates_before: dict[int, float] = {}
@@ -281,7 +259,6 @@ class Expectation:
         self._by_gradient: dict[str, str] = {}
 
     def know(self, tree: ModelTree) -> None:
-        """Learns which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
         self._by_gradient = {gradient_of(name): name for name in tree.parameters}
@@ -291,7 +268,6 @@ class Expectation:
                 self._owners.setdefault(names.get(id(parameter), ""), []).append(place.scope)
 
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step: at which learning rates."""
         for group in optimizer.param_groups:
             rate = float(group.get("lr") or 0.0)
             for parameter in group["params"]:
@@ -305,23 +281,20 @@ class Expectation:
         self.skipped |= isinstance(found, torch.Tensor) and bool(found.any())
 
     def saw_gradients(self, names: Iterable[str]) -> None:
-        """Parameters that have a gradient in this step."""
         self._with_gradient.update(names)
 
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
         groups = getattr(optimizer, "param_groups", ())  # not every object with a ``step`` has them
         return any(id(parameter) in own for group in groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
+        """Takes the captures of the step and all known nodes; they are read only when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled, self._of_gradients = structure.losses, structure.scaled, structure.of_gradients
         self._outputs.clear()
 
     def next_step(self) -> None:
-        """The step is over."""
         self.skipped = False
         self._stepped.clear()
         self._rates_before |= self._rates
@@ -330,7 +303,7 @@ class Expectation:
         self._outputs.clear()
 
     def excuses(self, name: str, result: WatchResult) -> bool:
-        """Tells whether there is a reason for what a watchpoint found on a node."""
+        """Tells whether something explains the result of a watchpoint on a node, so that it is no finding."""
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
         if condition.is_overflow or result.verdict is Verdict.BLOCKED:
@@ -367,10 +340,7 @@ class Expectation:
         return known or any(node.rpartition("/")[0] in owners for node in self._nodes if node not in self._losses)
 
     def _ran(self) -> dict[str, bool]:
-        """By scope whether there was anything in what its module returned, of those that ran.
-
-        At operator level a module ran on nothing when one of its operators returned nothing.
-        """
+        """By scope whether its module returned anything; of operators: whether none of them returned nothing."""
         if not self._outputs:
             for each in self._captures:
                 if each.name in self._losses:
@@ -381,25 +351,19 @@ class Expectation:
         return self._outputs
 
 
-def _state_of(buffer: torch.Tensor) -> tuple[int, int]:
-    """What changes when somebody writes to a buffer or puts another one there."""
-    return id(buffer), version_of(buffer)
-
-
 def unscales(optimizer: torch.optim.Optimizer) -> bool:
     """Tells whether a gradient scaler has left it to an optimizer to unscale the gradients, as fused ones do."""
     return getattr(optimizer, "grad_scale", None) is not None
 
 
 class Scalers:
-    """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
+    """Reports when a ``GradScaler`` has made or skipped a step: the optimizer does not notice."""
 
     def __init__(self, told: OptimizerStepped) -> None:
         """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
         self._told = told
 
     def install(self) -> None:
-        """Listens."""
         if self._told not in _listeners:
             _listeners.append(self._told)
         if not hasattr(_scaler.step, _WRAPPED):
@@ -437,25 +401,12 @@ def _reporting(original: Any) -> Any:
     return step
 
 
-SMALL: Final = 1 << 16
-"""Bytes of a weight whose values of the step before are kept whatever is watched."""
-
 ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
 """The things that are not recorded."""
 
 
 class TrainingState:
-    """The state of a training.
-
-    Attributes:
-        tree: the model by names.
-        distribution: what lies between the processes that train it.
-        recording: of the step.
-        previous: weights as they were before the step.
-        optimizers: those that were given, and those that were seen to update parameters of the model.
-        expectation, patience: what was to be expected of the step, and for how long something else held.
-        memory: what expressions ask for of the step before.
-    """
+    """The state of a training."""
 
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: StepRecording
@@ -465,35 +416,28 @@ class TrainingState:
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
-        self.optimizers = list(optimizers)
+        self.optimizers = list(optimizers)  # given, or seen to update parameters of the model
         self.expectation = Expectation()
         self.patience = ConsecutiveSteps(self.expectation.excuses)
-        self.memory = StepMemory(ranks()[0])
+        self.memory = StepMemory(ranks()[0])  # what expressions ask for of the step before
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
         self._masks: list[str] = []
-        self._versions: dict[str, tuple[int, int, int]] = {}
-        self._left: dict[str, tuple[int, int]] = {}
-        self._begun = 0
-        """Steps at whose beginning weights were looked at."""
-        recording.at_begin = lambda: self._notice_tampering(self._shards())
+        self._writes = ProgramWrites(recording, self.previous.get, lambda: self.tree, self._shards)
+        recording.at_begin = self._writes.call_begins
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
         self._lasting = Lasting()
-        self._weights: Grouping | None = None
-        """The last sight of what outlives a step."""
+        self._weights: Grouping | None = None  # the last sight of what outlives a step
         self._states = States()
         self._known_states = 0
         self._weights_seen = False
-        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
-        """Gradients as they were when they were seen last, by weight."""
+        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}  # gradients, by weight
         self._bad_gradients = False
-        self._bad_before: set[str] = set()
-        """Nodes that were bad in the step before."""
         self._of_step: set[str] = set()
         """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -508,7 +452,7 @@ class TrainingState:
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
     def _know_parameters(self, *more: tuple[str, torch.Tensor]) -> None:
-        """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
+        """Names weights and buffers as sources; at operator level a buffer of integers counts as a constant."""
         whole = not self.recording.every_operator
         buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
         states = () if whole else self._states.of(self.tree, self.optimizers)
@@ -516,15 +460,10 @@ class TrainingState:
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *more, *states])
 
     def owns(self, module: torch.nn.Module) -> bool:
-        """Tells whether a module is part of the model."""
         return id(module) in self._scopes
 
     def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor) -> None:
-        """The program puts a module, a weight or a buffer into a module of the model.
-
-        A weight in the place of another one is that weight from now on. No hook is on what was not there before. A
-        buffer needs none.
-        """
+        """The program puts something into a module of the model; no hook is on modules and weights that are new."""
         path = without_wrappers(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
         if isinstance(new, torch.nn.Module):
             if not all(self.owns(each) for each in new.modules()):
@@ -549,8 +488,7 @@ class TrainingState:
                 budget -= size
                 kept.append((name, parameter))
         self.previous.keep(kept)
-        # The program initialized all of them: whether it did so well is looked at once.
-        self._versions = {name: _NEVER_SEEN for name, each in self.tree.parameters.items() if readable(each)}
+        self._writes.first_step_begins()
 
     def learned(self) -> None:
         """The first recorded step is over."""
@@ -586,74 +524,13 @@ class TrainingState:
                 if buffer is not None and (name in changed or (id(buffer), version_of(buffer)) != before):
                     structure.feed(name, self._owners(name))
 
-    def _notice_tampering(self, but: Container[str] = ()) -> None:
-        """A weight that the program itself changed between two steps may have become bad by that.
-
-        Args:
-            but: names of those to be looked at later.
-        """
-        structure, shards = self.recording.structure, self._shards()
-        asked = {name: known for name, known in self._versions.items() if name not in but}
-        changed = [name for name, known in asked.items() if self._version(name, shards) != known]
-        self._begun += bool(asked)
-        with self.recording.at_work():
-            structure.touch(name for name in changed if asked[name] != _NEVER_SEEN)
-            now_and_then = self._begun & (self._begun - 1) == 0  # a device is waited for
-            some = {
-                name for name in asked if name not in changed
-            }  # ``weight.data.clamp_()`` counts nowhere that it was
-            here = {name for name in some if now_and_then or self.tree.parameters[name].device.type == "cpu"}
-            structure.touch(name for name in here if self._is_another(name))
-            # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
-            whole = (name for name in changed if name not in self._bad_before)
-            bad = {name for name in whole if not bool(local(self.tree.parameters[name]).isfinite().all())}
-        self.recording.written_bad |= bad | self._buffers_with_nan()
-        for name in asked:
-            if name in bad:
-                structure.feed(name, ())  # for good: another graph would cost what is known of this step
-            del self._versions[name]
-
-    def _buffers_with_nan(self) -> set[str]:
-        """The buffers to which the program wrote since the last step, and that hold NaN: infinite ones may be masks."""
-        held = ((name, self.tree.buffers.get(name), before) for name, before in self._left.items())
-        changed = [(name, each) for name, each, before in held if each is not None and _state_of(each) != before]
-        self._left.clear()
-        with self.recording.at_work():
-            return {name for name, each in changed if readable(each) and bool(dense(local(each)).isnan().any())}
-
-    def _is_another(self, name: str) -> bool:
-        """Tells whether a weight is not what it was at the end of the step, as far as that is kept."""
-        before, now = self.previous.get(name), dense(local(self.tree.parameters[name]))
-        same = before is None or before.shape != now.shape or before.dtype != now.dtype or before.device != now.device
-        return not same and before is not None and not torch.equal(before, now)
-
-    def _notice_bad_weights(self) -> None:
-        """Gradients are bad for the first time: a weight that is bad before its update was written by the program.
-
-        ``weight.data[0] = ...`` counts nowhere that it was.
-        """
-        but, plans = self._shards() | self._bad_before, self.recording.plans
-        watched = ((name, each) for name, each in self.tree.parameters.items() if name not in but and plans.of(name))
-        with self.recording.at_work():
-            for name, each in watched:
-                if readable(each) and not bool(local(each).isfinite().all()):
-                    self.recording.structure.feed(name, ())
-
     def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
-        """The names of some parameters of the model."""
         wanted = {id(each) for each in parameters}
         return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
 
     def _shards(self) -> set[str]:
-        """Weights that stand for what was gathered from all processes while the model runs."""
+        """Names of sharded weights: modules read the weights gathered from all processes instead."""
         return {reading.parameter for reading in self.distribution.readings}
-
-    def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
-        """Returns what changes when the program writes to a weight or gives it other memory (``weight.data = ...``)."""
-        parameter = self.tree.parameters[name]
-        part = part_of(parameter)
-        fixed = part is parameter and part.layout is torch.strided and name not in shards
-        return id(parameter), version_of(part), part.data_ptr() if fixed else 0
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
@@ -669,7 +546,7 @@ class TrainingState:
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
         self._notice_changes()
-        self._notice_tampering()
+        self._writes.optimizer_begins()
         self.expectation.begins(optimizer)
 
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
@@ -711,19 +588,16 @@ class TrainingState:
         if optimizer is not None:
             bad, self._bad_gradients = self._bad_gradients, waiting.may_be_bad(before)
             if self._bad_gradients and not bad:
-                self._notice_bad_weights()
+                self._writes.gradients_became_bad()
 
     def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
-        """Tells whether a gradient is left of the step before: nothing of this step made it, and nothing used it."""
+        """Tells whether a gradient is left from the step before: neither made nor used in this step."""
         known, version = self._seen_last.get(name, (None, 0))
         same = known is not None and known() is gradient and version_of(gradient) == version
         return same and name not in self._of_step
 
     def backward_ended(self) -> None:
-        """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
-
-        What may be a finding is looked at now, as long as it is there.
-        """
+        """Looks at gradients where no optimizer is known, while they are there: the program may clear them at once."""
         if self.optimizers:
             return
         recording, left = self.recording, CapturedStep(0)
@@ -740,7 +614,7 @@ class TrainingState:
         }
 
     def _see_as_left(self, name: str, parameter: torch.nn.Parameter) -> None:
-        """A gradient that the program changed since the backward pass left it says nothing: what it was does."""
+        """If the program changed a gradient after the backward pass, uses what was seen when that pass ended."""
         known, capture = self._at_backward.get(name, (None, None))
         gradient = parameter.grad
         if known is None or (gradient is not None and (id(gradient), version_of(gradient)) == known):
@@ -752,7 +626,7 @@ class TrainingState:
             self.recording.step.adopt([capture])
 
     def see_rates(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer begins a step of which nothing else is seen yet: the gradients are made while it runs."""
+        """Records the learning rates when an optimizer starts that makes the gradients while it runs."""
         with self.recording.at_work():
             see_all(self.recording.step, self._rates(optimizer), self.recording.plans, None)
 
@@ -763,7 +637,7 @@ class TrainingState:
         return [(name, torch.tensor(float(rate), dtype=torch.float64)) for name, rate in named if rate is not None]
 
     def see_weights(self) -> None:
-        """Weights, and what else changed, as they are at the end of the step. Once."""
+        """Records weights, optimizer state and changing buffers at the end of the step, once."""
         if self._weights_seen:
             return
         self._weights_seen = True
@@ -779,7 +653,7 @@ class TrainingState:
 
     def next_step(self) -> None:
         """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
-        self._bad_before = set(self.recording.step.bad)
+        self._writes.step_ends()
         if self.recording.every_operator and len(self._states.of(self.tree, self.optimizers)) != self._known_states:
             self._know_parameters()
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
@@ -791,9 +665,6 @@ class TrainingState:
         seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
         kept = {name: each for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous}
         watched = [(name, each) for name, each in self.tree.parameters.items() if readable(each)] if plans else []
-        shards = self._shards()
-        self._versions = {name: self._version(name, shards) for name, _ in watched}
-        self._left = {name: _state_of(each) for name, each in self.tree.buffers.items()} if plans else {}
         # What a module read shows whether what it made was its own work, so as much of it as costs nothing is kept.
         kept.update((name, each) for name, each in watched if part_of(each).nbytes <= SMALL)
         self.previous.follow(self.recording.step)
@@ -801,7 +672,6 @@ class TrainingState:
         self.forget_step()
 
     def forget_step(self) -> None:
-        """Lets go of the step."""
         self.recording.clear()
         self.recording.by_hand = not self.optimizers
         self._at_backward.clear()
@@ -816,6 +686,7 @@ class TrainingState:
         self.previous.clear()
         self._lasting.clear()
         self._states.clear()
+        self._writes.step_ends()
         self.forget_step()
 
     def initial(self) -> list[tuple[str, torch.Tensor]]:
@@ -835,7 +706,6 @@ class TrainingState:
         return None
 
     def graph(self) -> bytes:
-        """The graph as it is known now."""
         self._look_at_buffers()
         data = draw(
             self.tree,
@@ -860,10 +730,7 @@ class TrainingState:
         return self._names
 
     def plans(self, watchpoints: Sequence[RemoteWatchpoint]) -> Plans:
-        """Returns what a list of watchpoints asks for.
-
-        The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
-        """
+        """Returns what watchpoints ask for; the first list after a new graph may come from before that was seen."""
         young, self._young = self._young, set()
         known = self._names - young
         nodes = self.recording.structure.nodes
@@ -873,7 +740,6 @@ class TrainingState:
         return Plans(judge, known, forward)
 
     def identity(self) -> Identity:
-        """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
         rank, world = ranks()
         program = f"PyTorch {torch.__version__}"
@@ -912,10 +778,6 @@ class TrainingState:
     def _frozen(self) -> set[str]:
         """Parameters that want no gradient and never had one: frozen on purpose."""
         return {name for name, each in self.tree.parameters.items() if not each.requires_grad} - self._trained
-
-
-_NEVER_SEEN: Final = (0, -1, 0)
-"""The version of a weight of which nothing is known."""
 
 
 def _plain(buffer: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""A training that cannot be looked at: its debugger is told so, and why, in place of waiting for ever."""
+"""A training that cannot be looked at: its debugger is told so, and why, instead of waiting for ever."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.torch.training import ranks
 
 UNSEEN: Final = "models that cannot be looked at"
-"""The things that are not recorded."""
+"""The kind of the unrecorded models."""
 
 
 class UnseenProbe:
-    """The ``Probe`` of a model of which nothing is known but its class."""
+    """The ``Probe`` of a model of which only the class is known."""
 
     def __init__(self, model: torch.nn.Module, why: str) -> None:
         self._name = type(model).__name__
         self._unrecorded = Unrecorded(f"{UNSEEN} ({why})", 1, self._name)
 
     def identity(self) -> Identity:
-        """The rank, and that nothing else is known."""
         rank, world = ranks()
         return Identity(program=f"PyTorch {torch.__version__} (no module is seen)", rank=rank, world_size=world)
 
@@ -38,7 +37,6 @@ class UnseenProbe:
         """Nothing to remove."""
 
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """Everything."""
         return (self._unrecorded,)
 
     def graphs(self) -> Sequence[bytes]:
@@ -51,32 +49,26 @@ class UnseenProbe:
         """There is nothing to watch."""
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:  # noqa: ARG002 - of the protocol
-        """Nothing was seen."""
         return ()
 
     def unfinished(self) -> bool:
-        """Nothing was recorded."""
         return False
 
     def rest(self) -> Sequence[ClientHit]:
-        """Nothing was seen."""
         return ()
 
     def describe(self, _: RemoteTensor) -> TensorMeta | None:
-        """There are no tensors."""
         return None
 
     def statistics(self, _: RemoteTensor) -> tuple[TensorMeta, TensorStats | None] | None:
-        """There are no tensors."""
         return None
 
     def value(self, _: RemoteTensor) -> ClientValue | None:
-        """There are no tensors."""
         return None
 
 
 def tell_debugger(model: Any, why: str, settings: LinkSettings) -> None:
-    """Tells a debugger that listens that it will see nothing of this training. Never fails."""
+    """Tells a listening debugger that it will see nothing of this training. Never fails."""
     with contextlib.suppress(Exception):
         agent = Agent(UnseenProbe(model, why), settings)
         agent.begin()

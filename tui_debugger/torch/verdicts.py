@@ -1,11 +1,10 @@
 """Decides by quick numbers which tensors may hit: interval arithmetic with room for rounding, many tensors at once.
 
-Counts and extremes are exact. A sum made in float32 may be off by ``SLACK`` of the sum of magnitudes, one over
-elements of a half type by ``COARSE``; what a condition says within that room is not decided here but in float64.
+Counts and extremes are exact. A sum in float32 may be off by ``SLACK`` of the sum of magnitudes, one over a half type
+by ``COARSE``; conditions within that room are decided in float64.
 
-A record from quick numbers alone, for values that were changed in place before they could be looked at.
-
-That happens once to a tensor: from the next step on everything about it is found out when it is made.
+Values that were changed in place before an exact look get a record from quick numbers alone. That happens once to a
+tensor: from the next step on it is measured exactly when it is made.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 
 
 def suspects(captures: Sequence[Capture], fetched: HostNumbers) -> list[Capture]:
-    """Returns the screened tensors that have to be measured exactly.
-
-    ``fetched`` has the numbers of those that have none of their own: a line of an earlier pass keeps its own.
-    """
+    """The screened tensors that have to be measured exactly, by ``fetched`` or their own fetched numbers."""
     groups: dict[tuple[int, int], tuple[WatchPlan, HostNumbers, list[int]]] = {}
     for number, capture in enumerate(captures):
         if capture.plan is not None:
@@ -63,7 +59,7 @@ def suspects(captures: Sequence[Capture], fetched: HostNumbers) -> list[Capture]
 
 
 def lines(entries: Iterable[Capture | TensorGroup], fetched: HostNumbers) -> Iterator[Capture]:
-    """The lines of a step, and of its groups those that have to be looked at exactly."""
+    """The captures of a step; of groups only those that have to be measured exactly."""
     for entry in entries:
         if isinstance(entry, Capture):
             yield entry
@@ -74,7 +70,7 @@ def lines(entries: Iterable[Capture | TensorGroup], fetched: HostNumbers) -> Ite
 
 
 class _QuickColumns:
-    """The quick numbers of some tensors as columns: what is not known is NaN."""
+    """The quick numbers of some tensors as columns; unknown numbers are NaN."""
 
     captures: Sequence[Capture] = ()
     fetched: HostNumbers
@@ -91,7 +87,7 @@ class _QuickColumns:
     summed: Mask
 
     def suspicious(self, plan: WatchPlan) -> Mask:
-        """Tells which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
+        """Mask of the tensors that some watchpoint may hit, or cannot judge because of NaN or Inf."""
         found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
         found |= ~np.isfinite(self.magnitude) & self.summed
         found |= ~np.isfinite(self.energy) & self.normed
@@ -112,7 +108,7 @@ class _QuickColumns:
         return ~(low > threshold) if holds == "le" else ~(low >= threshold)
 
     def _between(self, quantity: str, plan: JudgingPlan) -> tuple[Doubles, Doubles]:
-        """Least and greatest value that a quantity can have; NaN (unknown) makes everything possible."""
+        """Least and greatest possible value of a quantity; NaN (unknown) makes everything possible."""
         if quantity == "abs_mean":
             low = np.where(self.summed, self.magnitude, self.energy) / self.count
             high = np.where(self.summed, self.magnitude / self.count, self.energy / np.sqrt(self.count))
@@ -126,7 +122,6 @@ class _QuickColumns:
         return known, known
 
     def _known(self, quantity: str, plan: JudgingPlan) -> Doubles:
-        """A quantity that is exact in the quick numbers."""
         if quantity == "range_percentage":
             places = [each.ranges.get(plan.bounds, -1) for each in self.captures]
             return self.fetched.first(np.array(places, np.int64)) * 100.0 / self.count
@@ -134,7 +129,7 @@ class _QuickColumns:
         return columns.get(quantity, np.full(len(self.count), np.nan))
 
     def _zeros(self) -> tuple[Doubles, Doubles]:
-        """Counted, or only whether all are zero: an element that is not zero shows in the extremes and in norms."""
+        """Bounds of the percentage of zeros: counted, or only whether all are zero, which extremes and norms show."""
         some = (self.low < 0) | (self.high > 0) | (self.magnitude > 0) | (self.energy > 0)
         most = np.where(some, 100.0 * (self.count - 1) / self.count, 100.0)
         counted = 100.0 * self.zeros / self.count
@@ -142,7 +137,7 @@ class _QuickColumns:
         return np.where(known, counted, 0.0), np.where(known, counted, most)
 
     def _changes(self, plan: JudgingPlan) -> Mask:
-        """Conditions on the change since the step before; those without one have nothing to say."""
+        """Mask for conditions on the change since the step before; tensors without one do not hit."""
         known = np.array([bool(each.difference) for each in self.captures], np.bool_)
         changed = self._sums([each.difference for each in self.captures]) / self.count
         least, most = self._before()
@@ -161,7 +156,6 @@ class _QuickColumns:
         return known & found
 
     def _before(self) -> tuple[Doubles, Doubles]:
-        """Returns what mean |prev| lies between."""
         measured = self._sums([each.reference for each in self.captures])
         given = [each.between or (np.nan, np.nan) for each in self.captures]
         least, most = np.array(given, np.float64).T
@@ -177,8 +171,6 @@ class _QuickColumns:
 
 
 class _CaptureNumbers(_QuickColumns):
-    """The numbers of lines of captures."""
-
     def __init__(self, captures: Sequence[Capture], fetched: HostNumbers) -> None:
         def column(places: list[int]) -> Doubles:
             return fetched.first(np.array(places, np.int64))
@@ -199,8 +191,6 @@ class _CaptureNumbers(_QuickColumns):
 
 
 class _Grouped(_QuickColumns):
-    """Those of a group: the same few for each of its tensors."""
-
     def __init__(self, group: TensorGroup, fetched: HostNumbers) -> None:
         size, places, known = len(group.names), np.array(group.places, np.int64), offsets(group.kinds)
 
@@ -220,11 +210,11 @@ class _Grouped(_QuickColumns):
 
 
 _SUMMED_WIDER: Final = frozenset({"float16"})
-"""Element types whose squares are never too large for the sum."""
+"""Element types whose squares never overflow the sum."""
 
 
 def rough_record(capture: Capture, fetched: HostNumbers) -> Record:
-    """Returns what the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
+    """The record of a screened capture from its quick numbers; counts only say whether there are some."""
 
     def number(place: int) -> float:
         return float(fetched.all(place)[0]) if place >= 0 else math.nan
@@ -239,7 +229,7 @@ def rough_record(capture: Capture, fetched: HostNumbers) -> Record:
     nan |= capture.energy >= 0 and math.isnan(energy)
     above = high == math.inf or (math.inf in {magnitude, energy} and capture.extremes < 0)
     if above and math.isnan(high) and magnitude != math.inf and capture.meta.dtype not in _SUMMED_WIDER:
-        return Record(capture.meta, None)  # squares of large numbers are infinite, too
+        return Record(capture.meta, None)  # squares of large numbers may be infinite
     finite = math.isfinite(low) and math.isfinite(high)
     all_zero = finite and low == high == 0
     stats = TensorStats(
@@ -262,18 +252,12 @@ def rough_record(capture: Capture, fetched: HostNumbers) -> Record:
 
 
 def judge_step(step: CapturedStep, judge: ClientJudge, *, recheck: bool) -> list[ClientHit]:
-    """Judges a step by the watchpoints: one transfer of quick numbers, and a second one when some are suspicious.
-
-    Args:
-        step: in execution order.
-        judge: the watchpoints.
-        recheck: look at everything exactly, also what was judged before.
-    """
+    """Judges a step with one transfer, or two if some tensors are suspicious; ``recheck``: measures all exactly."""
     return _hits(look_now(step, judge, recheck=recheck), judge, step)
 
 
 def look_now(step: CapturedStep, judge: ClientJudge, *, recheck: bool = False) -> list[Capture]:
-    """The lines of a step that may be findings, with their records: see ``judge_step``."""
+    """The captures of a step that may be findings, with their records: see ``judge_step``."""
     step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     seen = step if recheck else sorted(lines(step.entries, step.fetched), key=lambda each: each.order)
     watched = [each for each in seen if judge.need(each.name) is not None and (recheck or not each.told)]
@@ -298,10 +282,7 @@ def judge_one(
     judge: ClientJudge,
     operands: Callable[[], Sequence[CapturedOperand]],
 ) -> list[ClientHit]:
-    """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves.
-
-    ``operands``: what its node read, with their states; asked for where something may be wrong.
-    """
+    """Judges a tensor that was just made, whose numbers wait separately; asks for ``operands`` if it is bad."""
     fetched = waiting.fetch()
     capture.told, capture.fetched = True, fetched
     if capture.screened and capture.pending is None and not suspects([capture], fetched):
@@ -317,7 +298,7 @@ def judge_one(
 
 
 def find_records(step: CapturedStep, captures: Sequence[Capture], judge: ClientJudge) -> None:
-    """Gives lines their records, exactly: of values that still are what they were, else what was found out then."""
+    """Gives captures exact records if their values are unchanged, else from what was measured when they were seen."""
     step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     pending: list[Capture] = []
     for capture in captures:
@@ -343,7 +324,7 @@ def find_records(step: CapturedStep, captures: Sequence[Capture], judge: ClientJ
 
 
 def values_of(step: CapturedStep, capture: Capture) -> torch.Tensor | None:
-    """The values of a line of a step, where they are there and still what they were."""
+    """The values of a capture, if they are there and unchanged."""
     fetched = capture.fetched or step.fetched
     if not capture.intact or capture.tensor is None:
         return None
@@ -356,16 +337,13 @@ def values_of(step: CapturedStep, capture: Capture) -> torch.Tensor | None:
 
 
 _SAME: Final = 0.01
-"""How far sums of the same values may be from each other, as a part of them."""
+"""The largest relative difference of sums of the same values."""
 _PLAIN_ROOTS: Final = (1e-12, 1e15)
-"""Between these a root of Σx² made in float32 has neither lost its squares nor overflown."""
+"""Between these bounds √Σx² in float32 has neither lost its squares nor overflowed."""
 
 
 def _agree(capture: Capture, record: Record, fetched: HostNumbers) -> bool:
-    """Tells whether values may be those that the quick numbers of a line were made of.
-
-    Kernels of the program, NumPy, and the data of a weight write to tensors that do not count that.
-    """
+    """Tells whether values may be those of a capture's quick numbers: some writes leave the version unchanged."""
     stats = record.stats
     if stats is None or not capture.screened or not stats.count:
         return True
@@ -380,13 +358,13 @@ def _agree(capture: Capture, record: Record, fetched: HostNumbers) -> bool:
     if stats.bad:
         return not known or not all(map(math.isfinite, known))
     if len(known) < (capture.magnitude >= 0) + (capture.energy >= 0):
-        return False  # one is NaN, and no element is
+        return False  # a number is NaN, but no element is
     root = math.sqrt(stats.sum_squares)
     return not _PLAIN_ROOTS[0] < energy < _PLAIN_ROOTS[1] or abs(energy - root) <= _SAME * energy
 
 
 def initial_hits(names: Iterable[str], records: Iterable[Record], judge: ClientJudge) -> list[ClientHit]:
-    """Returns what the condition on initial values says about weights before the first step."""
+    """The hits of the condition on initial values on weights before the first step."""
     weights = list(zip(names, records, strict=True))
     found = judge.evaluate(weights, initial=True)
     return [
@@ -416,10 +394,10 @@ def _hits(captures: Sequence[Capture], judge: ClientJudge, step: CapturedStep) -
 
 
 def _operands(capture: Capture, step: CapturedStep) -> tuple[tuple[str, OperandState], ...]:
-    """What is known of the operands of a node, by what they were made of.
+    """The known states of the operands of a node, by their sources.
 
-    An operand that is bad was made bad by the first of its sources; of a clean one all sources count as clean, unless
-    another operand that has them is not.
+    The first source of a bad operand counts as bad. The sources of a clean operand count as clean, unless another
+    operand with them is not clean.
     """
     found: dict[str, OperandState] = {}
     clean: dict[str, bool] = {}
@@ -441,7 +419,7 @@ def _state_of(operand: CapturedOperand, fetched: HostNumbers | None) -> OperandS
         return operand.state
     if operand.seen is not None:
         record = operand.seen.record
-        if record is None:  # nobody had to look closer
+        if record is None:  # no exact look was needed
             return OperandState.CLEAN if operand.seen.screened and operand.seen.plan is not None else None
         if record.stats is None:
             return None
@@ -456,19 +434,18 @@ def _state_of(operand: CapturedOperand, fetched: HostNumbers | None) -> OperandS
 
 
 def _bad(low: float, high: float) -> tuple[bool, bool]:
-    """Tells by the least and the greatest element whether there are NaN, and Inf."""
     return math.isnan(low) or math.isnan(high), math.isinf(low) or math.isinf(high)
 
 
 def _some(stats: TensorStats | None) -> TensorStats | None:
-    """Returns what a record that is rough says of bad elements: that there are some; None of a clean tensor."""
+    """The statistics of a rough record with bad elements, which only says that there are some; None if clean."""
     if stats is None or not stats.bad:
         return None
     return replace(stats, sum_squares=math.nan, at_least=AtLeast.NAN | AtLeast.INF)
 
 
 def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: ClientJudge) -> list[WatchResult]:
-    """Returns results of a record that is rough: no expression can be judged by it."""
+    """The results on a rough record, by which no expression can be judged."""
     expressions = [each for each in judge.watchpoints(capture.name) if judging_plan(each).expression is not None]
     unknown = [WatchResult(each.id, each.condition, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE) for each in expressions]
     others = [each for each in results if each.watchpoint not in {watchpoint.id for watchpoint in expressions}]

@@ -179,6 +179,7 @@ PROGRAMS: dict[str, Program] = {
     "actions that are selected": masked(selected, categorical),
     "actions put out by an index": masked(put, categorical),
     "actions under a mask that is added": masked(added, categorical),
+    "actions under a logarithm that is added": masked(lambda scores, on: scores + on.float().log(), categorical),
     "actions that are copied": masked(lambda scores, allowed: filled(scores, allowed).clone(), categorical),
     "actions that nothing weighs": masked(filled, lambda scores: (scores * scores.isfinite()).sum()),
 }

@@ -31,6 +31,7 @@ TRUE: dict[str, Places] = {
     "actions that are selected": at("Loss"),
     "actions put out by an index": at("Loss"),
     "actions under a mask that is added": at("Loss"),
+    "actions under a logarithm that is added": at("Loss"),
     "actions that are copied": at("Loss"),
     "actions that nothing weighs": {(step, "Loss", 0) for step in range(nets.STEPS)},
 }

@@ -23,6 +23,7 @@ from tests.session.opened import checked, found, opened  # noqa: E402 - likewise
 from tests.zoo.watched import Seen, watch  # noqa: E402 - likewise
 from tui_debugger.model import Verdict  # noqa: E402 - likewise
 from tui_debugger.said import SAID_FILE  # noqa: E402 - likewise
+from tui_debugger.session.convert import convert  # noqa: E402 - likewise
 
 LEVELS: Final = ("module", "op")
 LOW: Final = -math.inf
@@ -249,7 +250,10 @@ PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
     "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
     "averages that the program writes": (target, {level: {(BAD, "target.weight")} for level in LEVELS}),
-    "a buffer that the program and its module write": (queue, {"op": {(BAD, "LiftFresh")}}),
+    "a buffer that the program and its module write": (
+        queue,
+        {"module": {(BAD, "kept")}, "op": {(BAD, "LiftFresh")}},
+    ),
     "a weight that is bad for a while": (swap, {"op": {(BAD, "NoGrad/Mul")}}),
 }
 
@@ -319,6 +323,22 @@ def test_what_a_training_could_not_record_is_a_doubt_in_what_is_saved_of_it(leve
     coverage = session.check(session.pairs()).coverage
     assert [part.where for part in coverage.parts if part.unrecorded] == [f"rank 0: {seen.unrecorded[0]}"]
     session.close()
+
+
+@pytest.mark.parametrize("program", [policy, target, ensemble], ids=["by-design", "operands", "not-recorded"])
+def test_what_is_converted_of_a_saved_dump_says_what_the_dump_says(program: Program, tmp_path: Path) -> None:
+    watch(lambda attach: program(attach, True), "op", "TO", save=tmp_path / "dump")
+    said = []
+    for place in ("dump", "converted"):
+        session = opened(tmp_path / place, "TO")
+        result = session.check(session.pairs())
+        hits = {(hit.key.step, hit.key.node, hit.key.slot, hit.verdict, hit.origin) for hit in result.hits}
+        said.append((hits, [(part.where, part.why, part.unrecorded) for part in result.coverage.parts]))
+        if place == "dump":
+            convert(session, session.pairs(), tmp_path / "converted")
+        session.close()
+    assert said[0] == said[1]
+    assert any(hit[-1] for hit in said[0][0])
 
 
 @pytest.mark.parametrize("level", LEVELS)

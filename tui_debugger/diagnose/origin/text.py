@@ -107,7 +107,8 @@ def _designed(origin: Origin) -> str:
     if not found:
         return ""
     stats = [row.stats for row in found if row.stats is not None]
-    sign = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    infinite = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    sign = "NaN" if any(each.nan for each in stats) else infinite
     slots = ", ".join(row_label(row, origin) for row in found)
     masked = "softmax" in plain_type(origin.type) and origin.hit.stats is not None and origin.hit.stats.nan
     whole = " in a whole row" if masked else ""

@@ -500,7 +500,7 @@ class _TwoRunComparison:
             alike = match.rule is Rule.SUFFIX and (len(ends) == 1 or min(map(len, names)) == 1)
             if alike or match.rule not in {Rule.SUFFIX, Rule.ALIGNED} or any(len(nodes.in_node) for nodes in tables):
                 return False
-        return bool(pairs)
+        return bool(pairs) and not any(step.converted for step in self.steps)  # values are no guess
 
     def _doubt_mates(self, files: tuple[RunTensors, RunTensors]) -> None:
         """Adds doubts for nodes that only other ranks of a group hold: they were not looked at."""

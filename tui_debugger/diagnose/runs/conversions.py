@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import eq
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from tui_debugger.diagnose.runs.kinds import factor_between, kind_of_difference
 from tui_debugger.diagnose.runs.scaled import Wide, meant_apart, rounded
 from tui_debugger.stats.dtypes import name_of
 
-_ROUNDING: Final = 3.0
+ROUNDING: Final = 3.0
 """Units of rounding that a weight may be off where it was cast to a coarser type."""
 _FEW_ELEMENTS: Final = 0.01
 """The largest part of differing elements that are checked one by one."""
@@ -42,8 +43,10 @@ _MOST_TRIED: Final = 16
 """The most weights of one shape that are tried."""
 _MOST_ASKED: Final = 128
 """The number of a weight's rows that decide which layer it is."""
+_NUMBER: Final = re.compile(r"(?<![^./])\d+(?![^./])")
 OF_RANK: Final = " of rank "
 """Separates the name of a weight from the rank that has a part of it."""
+EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
 """The fewest elements of a vector for a match; a single number may be equal by chance."""
@@ -101,6 +104,9 @@ class WeightConversion:
         side: the run that has the made weight.
         turned: it is transposed.
         renumbered: the runs count its layers or experts from different numbers.
+        uncast: the source of a part that is not exactly a cast; empty if all parts are, None if types do not differ.
+        start: the first row of the first source that it has.
+        doubt: why it may be another weight.
     """
 
     made: str
@@ -111,6 +117,9 @@ class WeightConversion:
     side: int = 1
     turned: bool = False
     renumbered: bool = False
+    uncast: str | None = None
+    start: int = 0
+    doubt: str = ""
 
 
 def conversions(
@@ -121,29 +130,29 @@ def conversions(
     fp8: tuple[str, str] = ("", ""),
     scales: Mapping[str, Wide] | None = None,
     learned: Learned | None = None,
+    proven: bool = False,
 ) -> list[WeightConversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
     ``a`` and ``b`` are weights without a partner by name; ``made`` is the run that has the made weights (None: the one
     with fewer weights). A weight is only used if all its rows are found. ``fp8`` are element types of scaled weights in
     both runs, or empty. ``scales`` are for fused weights with a scale for each source. ``learned`` carries layouts
-    between ranks and is updated.
+    between ranks and is updated. ``proven``: other weights are known to be the same.
     """
     if made == 0 or (made is None and len(b) > len(a)):
-        found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned())
-        return [replace(each, side=0, distance=_turned(each.distance)) for each in found]
-    return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned())
+        found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned(), proven)
+        return [replace(each, side=0, distance=turned_around(each.distance)) for each in found]
+    return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned(), proven)
 
 
 @lru_cache(maxsize=4096)
 def parsed(name: str) -> _Name:
     """Returns a name with its numeric words replaced, and the numbers."""
-    words = name.split(".")
-    numbers = tuple(int(word) for word in words if word.isdecimal())
-    return _Name(".".join("*" if word.isdecimal() else word for word in words), numbers)
+    return _Name(_NUMBER.sub("*", name), tuple(map(int, _NUMBER.findall(name))))
 
 
-def _turned(found: Distance) -> Distance:
+def turned_around(found: Distance) -> Distance:
+    """Returns the distance with both runs exchanged."""
     values = found.values and found.values[::-1]
     return replace(found, values=values, types=found.types[::-1], shapes=found.shapes[::-1])
 
@@ -182,7 +191,7 @@ class _Conversions:
                     if digest is not None:
                         self.places[digest].append(_RowPlace(name, swapped, row))
 
-    def found(self, learned: Learned) -> list[WeightConversion]:
+    def found(self, learned: Learned, proven: bool) -> list[WeightConversion]:
         """Returns the proven conversions, also by layouts of other ranks; updates ``learned``."""
         self.learned = learned
         self.learned.turned |= any(map(self._is_turned, self.digests))
@@ -201,7 +210,7 @@ class _Conversions:
             for each in self._of_group(names)
         ]
         whole = self._whole_only(made)
-        whole += self._constant(whole) if whole or self.learned.layouts else ()
+        whole += self._constant(whole) if whole or self.learned.layouts or proven else ()
         return [*whole, *self._left(whole)] if whole else []
 
     def _constant(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
@@ -460,19 +469,24 @@ class _Conversions:
             if of == template and len(numbers) > len(own) and numbers[: len(own)] == own
         )
         rows, rest = divmod(len(sources), max(len(layers), 1))
-        if rest or len(layers) < _LEAST_LAYERS or not {each.inner for each in known} <= set(layers):
+        inner = {each.inner for each in known}
+        if rest or len(layers) < _LEAST_LAYERS or not inner <= set(layers) or (len(inner) == 1 and _in_order(sources)):
             return None
-        votes: list[Counter[tuple[str, bool, int]]] = [Counter() for _ in range(rows)]
-        for row, each in enumerate(sources):
-            if each is not None:
-                votes[row % rows][each.template, each.swapped, each.row] += 1
-        if not all(votes):
-            return None
-        most = [each.most_common(1)[0][0] for each in votes]
-        made: list[_SourceRow | None] = [
-            _SourceRow(of, inner, swapped, row) for inner in layers for of, swapped, row in most
-        ]
-        return made if all(each and self._name(each, own) for each in made) else None
+        made: list[_SourceRow | None] = []
+        after_each_other = [(row % rows, row // rows) for row in range(len(sources))]
+        in_turns = [divmod(row, len(layers)) for row in range(len(sources))]
+        for place in (after_each_other, in_turns):
+            votes: list[Counter[tuple[str, bool, int]]] = [Counter() for _ in range(rows)]
+            for (row, _), each in zip(place, sources, strict=True):
+                if each is not None:
+                    votes[row][each.template, each.swapped, each.row] += 1
+            if all(votes):
+                most = [each.most_common(1)[0][0] for each in votes]
+                tried: list[_SourceRow | None] = [
+                    _SourceRow(most[row][0], layers[layer], *most[row][1:]) for row, layer in place
+                ]
+                made = max(made, tried, key=lambda of: sum(map(eq, of, sources)))
+        return made if made and all(each and self._name(each, own) for each in made) else None
 
     def _padded(self, sources: list[_SourceRow | None], known: int) -> list[_SourceRow | None] | None:
         """Accepts unknown rows at the end as padding, if all rows before are known."""
@@ -557,7 +571,13 @@ class _Conversions:
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
         if self._is_near(apart, expected, rows):
-            return WeightConversion(name, names, "", how, apart, turned=turned)
+            shift = self._shift(sources, plain, names)
+            if shift:
+                how = f"its rows are shifted by {shift}: padding stands before them, and not behind"
+            start = next(source.row for source in sources if source is not None)
+            wrong = names[0] if shift else ""
+            uncast = self._uncast(expected, rows, of)
+            return WeightConversion(name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
@@ -568,14 +588,30 @@ class _Conversions:
                 return WeightConversion(name, names, each, text, part, turned=turned)
         return WeightConversion(name, names, names[0], "values differ", apart)
 
+    def _shift(self, sources: Sequence[_SourceRow | None], plain: Sequence[int], names: Sequence[str]) -> int:
+        """Returns by how many rows padding moves others: words have numbers, and no layout begins with padding."""
+        moved = [row - source.row for row, source in enumerate(sources) if source is not None]
+        if plain and len(names) == 1 and EMBEDDING.search(names[0]):
+            return max(*moved, 0)
+        return max(moved[0], 0) if plain[:1] == [0] else 0
+
+    def _uncast(self, expected: Array, held: Array, of: Sequence[str | None]) -> str | None:
+        """Returns the weight of which a part was not only cast; empty where all were, None of weights of one type."""
+        types = {name_of(self.a[name].dtype) for name in of if name} | {name_of(held.dtype)}
+        if len(types) < 2 or any(self.fp8) or self.coarse is None or held.dtype.kind in "biu":
+            return None
+        one, other = expected.astype(self.coarse), held.astype(self.coarse)
+        unlike = ((one != other) & ~(np.isnan(one) & np.isnan(other))).any(axis=1)
+        return next((name for name, wrong in zip(of, unlike.tolist(), strict=True) if name and wrong), "")
+
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; checks few differing elements one by one."""
-        if apart.relative > _ROUNDING * apart.unit:
+        if apart.relative > ROUNDING * apart.unit:
             return False
         if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
             return True
         one, other = expected.astype(np.float64), held.astype(np.float64)
-        return bool((np.abs(one - other) <= _ROUNDING * apart.unit * np.abs(one)).all())
+        return bool((np.abs(one - other) <= ROUNDING * apart.unit * np.abs(one)).all())
 
     def _apart(self, expected: Array, held: Array, names: Sequence[str]) -> Distance:
         if any(self.fp8) and held.shape[-1] > 1:
@@ -591,7 +627,7 @@ class _Conversions:
         here, there = self.sides[0], self.sides[1]
         if expected.shape[0] == expected.shape[1]:
             other_way = distance(np.ascontiguousarray(expected.T), held)
-            if other_way.relative <= _ROUNDING * other_way.unit:
+            if other_way.relative <= ROUNDING * other_way.unit:
                 return f"{name} of {there} holds {source} of {here} transposed"
         holders = Counter(each.name for each in places if each is not None)
         other, count = holders.most_common(1)[0] if holders else ("", 0)

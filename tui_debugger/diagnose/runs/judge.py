@@ -146,6 +146,7 @@ class StepJudge(ParameterCauses):
         failed, bare = self._failed(entries, agreed, covered)
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
+        failed += tuple((each.made, each.doubt) for each in self.converted if each.doubt)
         told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
         return StepReport(*told, joined=joined, converted=tuple(self.converted), covered=bare)
 

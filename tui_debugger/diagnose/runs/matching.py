@@ -531,16 +531,19 @@ def _prefix_changes(
         for start in range(len(parts)):
             found = dict.fromkeys(ends.get((a.kind(row), parts[start:]), ()))
             if found:
-                names_module = not parameters or not start or any(map(_names_module, parts[start:]))
+                of_module = not parameters or not start or any(map(names_module, parts[start:]))
                 for other in found if len(found) <= _MOST_VOTES else ():
                     before = other[: len(other) - len(parts) + start]
-                    if names_module or not before:
+                    if of_module or not before:
                         votes[parts[:start], before] += 1
                 break
-    return [change for change, _ in votes.most_common(_MOST_VOTES)]
+    rows = len(left_a) + len(left_b)
+    most = max(_MOST_VOTES, _MOST_CELLS // max(rows, 1)) if parameters else _MOST_VOTES  # each layer may have its own
+    return [change for change, _ in votes.most_common(most)]
 
 
-def _names_module(word: str) -> bool:
+def names_module(word: str) -> bool:
+    """Tells whether a word of a name tells one module from others."""
     return not word.isdigit() and word not in _NAMES_NOTHING
 
 

@@ -14,16 +14,20 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
-from tui_debugger.diagnose.runs.conversions import OF_RANK, Learned, WeightConversion, conversions, parsed
+from tui_debugger.diagnose.runs.axes import with_other_axes
+from tui_debugger.diagnose.runs.conversions import EMBEDDING, OF_RANK, Learned, WeightConversion, conversions, parsed
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
+from tui_debugger.diagnose.runs.exchanged import held_against_names
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
-from tui_debugger.diagnose.runs.matching import Rule, RunMatching, renamed_scope
+from tui_debugger.diagnose.runs.matching import Rule, RunMatching, names_module, renamed_scope
 from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
+    CastMisses,
     ScaledWeight,
     Wide,
     cast_apart,
+    cast_misses,
     may_be_scaled,
     meant_apart,
     scale_names,
@@ -33,6 +37,7 @@ from tui_debugger.diagnose.runs.shards import NEAR
 from tui_debugger.diagnose.runs.step import Asked, NodePair
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
+from tui_debugger.graph.table import ARRAY
 from tui_debugger.model import Side
 from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
@@ -43,9 +48,11 @@ _FEW: Final = 3
 _DIMENSIONS_OF_A_MATRIX: Final = 2
 _MOST_PARTS: Final = 4
 """The most weights in a fused one: q, k and v."""
+_LEAST_RENAMED: Final = 2
+"""The fewest parameters with values of another name for two runs to have other names for the same parameters."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
-_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
+_NO_CASTS: Final = "are not the rounding of those of the other run, as all of most other weights are"
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The prefixes of parameters in both runs, where names differ in them."""
 
@@ -63,6 +70,7 @@ class ParameterPairs(UnmatchedNodes):
         scaled: for each run, weights with scales by row.
         fused: for each run, weights with a scale for each of their sources, by row.
         scale_texts: how a scaled or cast weight differs, by row of the first run.
+        copied: one run may be a copy of the other run in a smaller type.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -76,12 +84,14 @@ class ParameterPairs(UnmatchedNodes):
         self.scaled: tuple[dict[int, ScaledWeight], dict[int, ScaledWeight]] = {}, {}
         self.fused: tuple[dict[int, tuple[Array, Wide]], dict[int, tuple[Array, Wide]]] = {}, {}
         self.scale_texts: dict[int, str] = {}
+        self.copied = before is None
 
     def with_proof(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Returns the pairs without those that values disprove; unproven pairs become doubtful."""
         found = self._prove_renames(self._with_scales(entries))
-        self._look_at_casts(found)
-        taken = self._convert(found)
+        casts = self._casts(found) if self.options.tolerance is None else {}
+        taken = self._convert(found, casts)
+        self._look_at_casts({row: cast for row, cast in casts.items() if row not in taken})
         self._find_ties()
         found = [each for each in found if each.match.a not in taken]
         if all(len(files.run.ranks()) > 1 for files in self.files):
@@ -133,9 +143,10 @@ class ParameterPairs(UnmatchedNodes):
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
 
-    def _look_at_casts(self, entries: Sequence[NodePair]) -> None:
-        """Finds single wrong elements of weights that one run keeps in a smaller type."""
-        for entry in entries if self.options.tolerance is None else ():
+    def _casts(self, entries: Sequence[NodePair]) -> dict[int, tuple[NodePair, CastMisses]]:
+        """Returns how far weights are from casts that one run keeps in a smaller type, by rows of the first run."""
+        casts = {}
+        for entry in entries:
             if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
                 continue
             ((_, *at),) = entry.outputs
@@ -144,13 +155,40 @@ class ParameterPairs(UnmatchedNodes):
                 continue
             if not 0 < found.relative <= INTRODUCED * found.unit:
                 continue
-            arrays = [self.files[side].array(at[side]) for side in (0, 1)]
-            apart = cast_apart(arrays[0], arrays[1]) if arrays[0] is not None and arrays[1] is not None else None
+            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            if one is not None and other is not None and (misses := cast_misses(one, other)) is not None:
+                casts[entry.match.a] = entry, misses
+        if not all(self.sides[0].is_parameter(entry.match.a) for entry in entries) or (
+            casts and not any(misses.cut for _, misses in casts.values())
+        ):
+            self.copied = False
+        return casts
+
+    def _are_copies(self, casts: Mapping[int, tuple[NodePair, CastMisses]], found: Sequence[WeightConversion]) -> bool:
+        """Tells whether most weights of a checkpoint are exactly those of the other one in a smaller type."""
+        exact = [not misses.rounded for _, misses in casts.values()]
+        exact += [not each.uncast for each in found if each.uncast is not None]
+        return self.copied and 2 * sum(exact) > len(exact)
+
+    def _look_at_casts(self, casts: Mapping[int, tuple[NodePair, CastMisses]]) -> None:
+        """Finds weights that are no casts where most are, and single wrong elements of those that nearly are."""
+        copies = self._are_copies(casts, self.converted)
+        for row, (entry, misses) in casts.items():
+            ((_, *at),) = entry.outputs
+            found = self.distance(*at)
+            key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+            if not misses.rounded or found is None:
+                continue
+            if copies:
+                self.distances[key] = replace(found, unit=0.0)
+                self.scale_texts[row] = f"{misses.rounded} of its {found.count} elements {_NO_CASTS}"
+                continue
+            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            apart = cast_apart(one, other) if one is not None and other is not None else None
             if apart is not None and apart.distance.relative > INTRODUCED * apart.distance.unit:
-                key = (at[0].step, at[0].index), (at[1].step, at[1].index)
                 wrong = apart.distance
                 self.distances[key] = replace(found, unit=wrong.unit, worst=wrong.worst, values=wrong.values)
-                self.scale_texts[entry.match.a] = "nearly all of it is a cast, and some elements are not"
+                self.scale_texts[row] = "nearly all of it is a cast, and some elements are not"
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns rows of weights by rows of scales."""
@@ -183,7 +221,7 @@ class ParameterPairs(UnmatchedNodes):
         at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
         return at if at is not None and at.index >= 0 else None
 
-    def _convert(self, entries: Sequence[NodePair]) -> set[int]:
+    def _convert(self, entries: Sequence[NodePair], casts: Mapping[int, tuple[NodePair, CastMisses]]) -> set[int]:
         """Finds out which parameters make which; returns rows of pairs that are given up for that."""
         self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]
@@ -196,14 +234,16 @@ class ParameterPairs(UnmatchedNodes):
         loose = {
             entry.match.a: entry.match.b
             for entry in entries
-            if entry.match.a in self.unproven | unlike.keys() or (turned and self._is_square(entry))
+            if entry.match.a in self.unproven | unlike.keys()
+            or (turned and self._is_square(entry))
+            or (entry.match.rule is Rule.SUFFIX and self._differs(entry))
         }
         parted = [side for side, files in enumerate(self.files) if files.mates or files.only is not None]
         moved = self._may_be_renumbered(parted, entries, loose.keys() | merged)
         given_up = {entry.match.a: entry.match.b for entry in entries if entry.match.a in merged | moved.keys()} | loose
         alone = self.matching.only_a, self.matching.only_b
         rows = [
-            [row for row in left if self.sides[side].is_parameter(row) and self._dumped(side, row)]
+            [row for row in left if self._may_be_weight(side, row) and self._dumped(side, row)]
             for side, left in enumerate(alone)
         ]
         rows = [[*rows[0], *given_up], [*rows[1], *given_up.values()]]
@@ -211,7 +251,9 @@ class ParameterPairs(UnmatchedNodes):
             return set()
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
         by_name = given_up.keys() - loose.keys() - moved.keys()
-        found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}))
+        tables = [self.flows[side].nodes.names for side in (0, 1)]
+        pairs = [(tables[0][row], tables[1][loose[row]]) for row in unlike]
+        found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}), pairs)
         if turned:
             found = self._without_straight(found, entries)
         there = {(each.side, weights[each.side][each.made][0]) for each in found if each.renumbered}
@@ -221,6 +263,18 @@ class ParameterPairs(UnmatchedNodes):
             parts = Counter(row for row, _ in weights[split[0]].values())
             wrong |= {(split[0], row) for row in parts if known[row] < parts[row]}
         found = [each for each in found if (each.side, weights[each.side][each.made][0]) not in wrong]
+        if self._are_copies({row: cast for row, cast in casts.items() if row not in given_up}, found):
+            found = [
+                replace(
+                    each,
+                    wrong=each.uncast,
+                    text=f"some of its elements {_NO_CASTS}",
+                    distance=replace(each.distance, unit=0.0),
+                )
+                if each.uncast and not each.wrong
+                else each
+                for each in found
+            ]
         used = self._book(found, weights)
         self.converted = found
         return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
@@ -242,10 +296,16 @@ class ParameterPairs(UnmatchedNodes):
         rows: Sequence[Sequence[int]],
         split: Sequence[int],
         by_name: tuple[Collection[int], Collection[int]],
+        pairs: Sequence[tuple[str, str]],
     ) -> list[WeightConversion]:
-        """Returns the conversions; rows in ``by_name`` have a partner, and count only for merged updates."""
+        """Returns the conversions.
+
+        Rows in ``by_name`` have a partner, and count only for merged updates. ``pairs`` are names of paired weights
+        of different shapes.
+        """
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
         found = [*merged_weights(arrays[0], arrays[1], 1), *merged_weights(arrays[1], arrays[0], 0)]
+        found += with_other_axes(arrays, [] if split else pairs)
         used = {name for each in found for name in (each.made, *each.sources)}
         left = [
             {name: array for name, (row, array) in of.items() if name not in used and row not in by_name[side]}
@@ -261,8 +321,16 @@ class ParameterPairs(UnmatchedNodes):
             fp8=(fp8[0], fp8[1]),
             scales=scales,
             learned=self.learned,
+            proven=bool(self.proven) or self._named_alike,
         )
-        return [*found, *(each for each in made if not self._is_foreign(each))]
+        made = self._without_foreign(made)
+        if not made:
+            return found
+        paired = [match for match in self.matching.matches if self.sides[0].is_parameter(match.a)]
+        known = {names[1][match.b]: names[0][match.a] for match in paired}
+        if made[0].side == 0:
+            known = {source: name for name, source in known.items()}
+        return [*found, *held_against_names(made, arrays, known)]
 
     def _book(
         self, found: Sequence[WeightConversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
@@ -317,7 +385,7 @@ class ParameterPairs(UnmatchedNodes):
             name = self.flows[0].nodes.names[entry.match.a]
             distances = [self.distance(one, other) for _, one, other in entry.outputs]
             shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
-            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or _EMBEDDING.search(name):
+            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or EMBEDDING.search(name):
                 continue
             if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
                 squares[name] = entry
@@ -360,12 +428,38 @@ class ParameterPairs(UnmatchedNodes):
             return False
         return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
 
-    def _is_foreign(self, found: WeightConversion) -> bool:
-        """Tells whether a conversion contradicts names, although both runs name parameters alike."""
-        if len(found.sources) > 1 or found.turned or not self._named_alike:
-            return False
-        names = found.made.partition(OF_RANK)[0], found.sources[0]
-        return len({parsed(name).template if found.renumbered else name for name in names}) > 1
+    def _may_be_weight(self, side: int, row: int) -> bool:
+        """Tells whether a node is a parameter, or an array of which the file does not tell what it is."""
+        nodes = self.flows[side].nodes
+        return self.sides[side].is_parameter(row) or (
+            nodes.op_type(row) == ARRAY and not self.sides[side].producers(row)
+        )
+
+    def _without_foreign(self, made: Sequence[WeightConversion]) -> list[WeightConversion]:
+        """Leaves out weights with the values of another name, though both runs name parameters alike.
+
+        A name that both runs have is of one parameter in both. One new name that shares no word with the old one may
+        be of a stranger, whatever values it has; of several the runs have different words for the same parameters.
+        """
+        if not self._named_alike:
+            return list(made)
+        names = [{of.nodes.names[row] for row in of.rows} for of in self.sides]
+        foreign: list[WeightConversion] = []
+        found: list[WeightConversion] = []
+        for each in made:
+            own, source = each.made.partition(OF_RANK)[0], each.sources[0].partition(OF_RANK)[0]
+            alike = own == source or (each.renumbered and parsed(own).template == parsed(source).template)
+            if len(each.sources) > 1 or each.turned or alike:
+                found.append(each)
+            elif own not in names[1 - each.side] and source not in names[each.side]:
+                foreign.append(each)
+        lone = sum(not each.wrong for each in foreign) < _LEAST_RENAMED
+        return found + [
+            replace(each, doubt=f"it has the values of {each.sources[0]}, and no word of that name")
+            if lone and not _share_word(each.made, each.sources[0])
+            else each
+            for each in foreign
+        ]
 
     @property
     def _named_alike(self) -> bool:
@@ -451,6 +545,13 @@ class ParameterPairs(UnmatchedNodes):
                 return True
         return False
 
+    def _constant(self, side: int, row: int) -> tuple[tuple[int, ...], float] | None:
+        """Returns the shape of a parameter and its one value; None of one with several."""
+        array = self._values(side, row)
+        if array is None or not array.size or bool((array != array.flat[0]).any()):
+            return None
+        return array.shape, float(array.flat[0])
+
     def other_shape(self, entry: NodePair) -> DiffFinding | None:
         """Returns the finding for a whole parameter with different shapes; None where it may be a part."""
         rows = entry.match.a, entry.match.b
@@ -490,6 +591,9 @@ class ParameterPairs(UnmatchedNodes):
             ]
             for side in (0, 1)
         ]
+        constants = [{one.row: self._constant(side, one.row) for one in of} for side, of in enumerate(alone)]
+        both = set(constants[0].values()) & set(constants[1].values()) - {None}  # they may be the same: nothing tells
+        alone = [[one for one in of if constants[side][one.row] not in both] for side, of in enumerate(alone)]
         fused = len(alone[0]) != len(alone[1])
         if not all(alone) or not self._named_alike or fused:
             return
@@ -500,6 +604,12 @@ class ParameterPairs(UnmatchedNodes):
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)
         self.blamed.update((one.side, one.row) for of in alone for one in of)
+
+
+def _share_word(one: str, other: str) -> bool:
+    """Tells whether two names share a word that names a module; the first of several words is that of the model."""
+    words = [[each for each in re.split(r"[^A-Za-z]+", name) if names_module(each)] for name in (one, other)]
+    return not set(words[0][len(words[0]) > 1 :]).isdisjoint(words[1][len(words[1]) > 1 :])
 
 
 def _tells(array: Array, found: Distance) -> bool:

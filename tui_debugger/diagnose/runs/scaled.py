@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -134,22 +134,51 @@ def rounded(values: Array, dtype: str) -> Rounded:
     return Rounded(values, unit, largest / float(levels.max()) * float(levels.min()) / 2)
 
 
+class CastMisses(NamedTuple):
+    """How many elements of a weight are not those of another one in its smaller type.
+
+    Attributes:
+        rounded: as rounding to the nearest one makes them, to even ones between two.
+        cut: as cutting off what is too fine makes them.
+    """
+
+    rounded: int
+    cut: int
+
+
+def cast_misses(a: Array, b: Array) -> CastMisses | None:
+    """Compares two weights of which one may be the other in a smaller type; None where the types are no such types."""
+    fine, small = _fine_and_small(a, b)
+    units = [unit_of((name_of(each.dtype),)) for each in (fine, small)]
+    if not a.ndim or a.shape != b.shape or not all(units) or units[0] == units[1] or "c" in a.dtype.kind + b.dtype.kind:
+        return None
+    bits, rounded, cut = f"u{small.dtype.itemsize}", 0, 0
+    for first, last in pieces(a.shape):
+        exact, held = fine[first:last], np.ascontiguousarray(small[first:last])
+        with np.errstate(all="ignore"):
+            cast = np.ascontiguousarray(exact.astype(small.dtype))
+            beyond = np.abs(cast.astype(exact.dtype)) > np.abs(exact)
+        known = ~(np.isnan(cast) & np.isnan(held))
+        rounded += int(np.count_nonzero((cast.view(bits) != held.view(bits)) & known))
+        cut += int(np.count_nonzero((cast.view(bits) - beyond != held.view(bits)) & known))
+    return CastMisses(rounded, cut)
+
+
+def _fine_and_small(a: Array, b: Array) -> tuple[Array, Array]:
+    units = [unit_of((name_of(each.dtype),)) for each in (a, b)]
+    return (a, b) if units[0] <= units[1] else (b, a)
+
+
 def cast_apart(a: Array, b: Array) -> Apart | None:
     """Compares two weights element by element where one is nearly a cast of the other; else returns None.
 
     The norm of a weight hides one wrong element behind the rounding of all others.
     """
-    units = [unit_of((name_of(each.dtype),)) for each in (a, b)]
-    if not a.ndim or not all(units) or units[0] == units[1] or "c" in a.dtype.kind + b.dtype.kind:
+    misses = cast_misses(a, b)
+    if misses is None or not 0 < misses.rounded <= max(_NO_CAST * a.size, float(a.size >= _FEW)):
         return None
-    (fine, _), (small, unit) = sorted(zip((a, b), units, strict=True), key=lambda each: each[1])
-    bits, unlike = f"u{small.dtype.itemsize}", 0
-    for first, last in pieces(a.shape):
-        with np.errstate(over="ignore"):
-            cast = np.ascontiguousarray(fine[first:last].astype(small.dtype))
-        unlike += int(np.count_nonzero(cast.view(bits) != np.ascontiguousarray(small[first:last]).view(bits)))
-    if not 0 < unlike <= max(_NO_CAST * a.size, float(a.size >= _FEW)):
-        return None
+    _, small = _fine_and_small(a, b)
+    unit = unit_of((name_of(small.dtype),))
     finest = ml_dtypes.finfo(small.dtype).smallest_subnormal  # type: ignore[no-untyped-call]  # no annotations there
     kept = Rounded(small, 2 * unit, float(finest) / 2)  # the largest error; the unit is one of many elements
     return meant_apart(kept if small is a else a, kept if small is b else b)
@@ -299,7 +328,10 @@ class _ScaleGroups:
             # elements that a wrong scale moved are off by nothing else
             left = np.sqrt(np.maximum(d2 - (factor - 1) ** 2 * x2, 0) / np.where(error2 > 0, error2, 1.0))
         off = np.abs(factor - 1) / allowed
+        whole = abs(xy.sum() / x2.sum() - 1) if x2.sum() else 0.0  # many scales that are all off by little
         excess = max(excess, float(off.max(initial=0.0)))
+        if excess <= 1 < (times := whole / (_FACTOR + _UNSURE * math.sqrt(moved2.sum()) / (x2.sum() or 1.0))):
+            return times, f"all its scales: B is A times {1 + whole * np.sign(xy.sum() - x2.sum()):.4g}"
         wrong = np.argwhere((off > 1) & (left <= 1))
         if not len(wrong):
             return excess, ""

@@ -2,7 +2,7 @@
 
 ``agent``     the protocol loop, driven by a framework through ``probe.Probe``.
 ``recorder``  a ``Probe`` for any loop whose arrays convert to NumPy.
-``flight``    the flight recorder: the last steps, written as a dump when something goes wrong and nobody watches.
+``flight``    the flight recorder: writes the last steps as a dump when something goes wrong and nobody watches.
 """
 
 from __future__ import annotations

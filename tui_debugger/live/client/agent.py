@@ -1,8 +1,7 @@
-"""The protocol loop inside a training process, whatever the framework.
+"""The protocol loop inside a training process, for any framework.
 
-The order of calls is that of MindSpore's client (1.5 to 2.3): who I am, my graphs, then commands until one says run;
-after every step hits if there are any, then commands again. As there, what is answered to graphs, hits and tensors
-is not looked at: a debugger that does not want them any more says so in its next command.
+The order of calls is that of MindSpore's client (1.5 to 2.3): metadata, graphs, then commands until one says run;
+after every step its hits, then commands again. Replies to graphs, hits and tensors are ignored, as in MindSpore.
 
 A framework implements ``Probe`` and calls ``begin``, ``node_end``, ``step_end`` and ``close``.
 """
@@ -38,10 +37,9 @@ __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTe
 
 
 def of_the_training(error: BaseException) -> bool:
-    """Tells whether an exception was raised in a signal handler that the training installed.
+    """Tells whether an exception comes from a signal handler of the training, which must get it.
 
-    Python runs handlers between any two instructions of the main thread, those of the client included; time limits of
-    clusters and "save and stop" handlers raise from there, and the training has to get it.
+    Python runs handlers between any two instructions of the main thread, also inside the client.
     """
     handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
     trace = error.__traceback__
@@ -64,25 +62,21 @@ def _code(handler: Any) -> CodeType | None:
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""Seconds between attempts to connect: doubled from the first to the longest."""
+"""Seconds between attempts to connect: doubled from ``FIRST_PAUSE`` to this."""
 SETTLED: Final = 60.0
-"""Seconds after which a connection counts as good: the next attempt after it is lost comes soon."""
+"""Seconds after which a connection counts as good: after its loss the next attempt comes soon."""
 TICKS: Final = 5
-"""Looks per time-out at a call that is waited for. Of the time-out one tick passes until a call counts as waiting, one
-until that is seen, and the rest is for the heartbeat: a frozen debugger is found out within the time-out."""
+"""Ticks per time-out.
+
+A call counts as waiting after one tick, the keeper notices within another, and the rest is for the heartbeat: a frozen
+debugger is found out within the time-out.
+"""
 
 
 class Keeper:
-    """Owns the thread and the connection. ``link`` is there as soon as, and as long as, the debugger answers."""
+    """Owns the thread and the connection. ``link`` is set while the debugger answers."""
 
     def __init__(self, settings: LinkSettings, session: str, say: Callable[[str], None]) -> None:
-        """Starts the thread.
-
-        Args:
-            settings: where the debugger is.
-            session: of this process.
-            say: tells people something, once.
-        """
         self.link: DebuggerLink | None = None
         self._settings = settings
         self._session = session
@@ -95,15 +89,12 @@ class Keeper:
         self._thread.start()
 
     def first_attempt(self) -> DebuggerLink | None:
-        """Waits for the outcome of the first attempt to connect, at most until the time-out has passed since the start.
-
-        Returns at once ever after.
-        """
+        """Waits for the first attempt to connect, at most the time-out since the start; later it returns at once."""
         self._tried.wait(max(self._started + self._settings.timeout - time.monotonic(), 0.0))
         return self.link
 
     def stop(self) -> None:
-        """Ends the thread and closes what is open; waits shortly. Idempotent."""
+        """Ends the thread and closes connections; waits shortly. Idempotent."""
         self._stop.set()
         for link in (self.link, self._opening):
             if link is not None:
@@ -129,7 +120,6 @@ class Keeper:
             self._tried.set()
 
     def _open(self) -> DebuggerLink | None:
-        """A connection on which the debugger has answered once; None when it does not."""
         link = self._opening = DebuggerLink(self._settings, self._session)
         error = link.heartbeat(self._settings.timeout)
         if error is None and not self._stop.is_set():
@@ -160,31 +150,24 @@ class Keeper:
 
 
 FAILURES: Final = 5
-"""Replies in a row that tell of a failure before the debugger is given up."""
+"""Failures in a row after which the debugger is given up."""
 UNASKED: Final = 0.2
-"""Seconds that a training runs on without asking, where it may."""
+"""Seconds that a training may run on without asking."""
 ASKING: Final = 30
-"""Steps at first after which it asks in any case: of one that dies the debugger knows the steps that it asked after."""
+"""The first steps, after which it always asks: if it dies early, the debugger knows its last step."""
 _PAUSE: Final = 0.2
-"""Seconds to wait after the first of them, twice as long after the second ..."""
+"""Seconds to wait after the first failure, twice as long after the second, and so on."""
 
 
 class DebuggerConversation:
-    """One connection from the introduction to its end. All methods run in the thread that trains.
-
-    Attributes:
-        link: the connection.
-        node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
-        ahead: steps that may end without a word, because nothing is to be said of them.
-        waiting_hits: those inside the step that runs that wait for its end, because nobody stops at them.
-    """
+    """One connection from the introduction to its end. All methods run in the thread that trains."""
 
     def __init__(self, link: DebuggerLink, probe: Probe, session: str, notes: Notebook) -> None:
         self.link = link
         self._notes = notes
-        self.node: str | None = None
-        self.ahead = 0
-        self.waiting_hits: list[ClientHit] = []
+        self.node: str | None = None  # where to stop inside a step: None nowhere, empty at the next node
+        self.ahead = 0  # steps that may end without a question, if they have nothing to report
+        self.waiting_hits: list[ClientHit] = []  # hits inside the step that are reported at its end
         self._together = self._told = False
         self._asked = 0.0
         self._questions = 0
@@ -195,14 +178,9 @@ class DebuggerConversation:
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
         self._probe_knows_list = True
-        """Tells whether the probe knows the watchpoints."""
 
     def introduce(self, step: int) -> None:
-        """Says who this is and sends the graphs. The debugger knows nothing of what was said before.
-
-        Raises:
-            LinkLostError: the debugger is gone, or speaks another version.
-        """
+        """Sends metadata and graphs; earlier watchpoints are forgotten. LinkLostError: gone, or another version."""
         self._watchpoints.clear()
         self._probe_knows_list = False
         graphs = list(self._probe.graphs())
@@ -214,19 +192,18 @@ class DebuggerConversation:
         self.link.stream(name, messages.graph_chunks(graphs))
 
     def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
-        """Returns what the watchpoints say about the step that just ended."""
         self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
     def rest(self) -> Sequence[ClientHit]:
-        """Returns what the watchpoints say about what ran after the last step ended."""
+        """The watchpoints' results on what ran after the last step ended."""
         self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()
 
     def postpones(self, hits: Sequence[ClientHit]) -> bool:
-        """Tells whether hits inside a step wait for its end, and keeps them: all after the first, if nobody stops."""
+        """Keeps hits inside a step for its end if nobody stops there: all after the first report of the step."""
         if not (self._together and self._told):
             self._told = bool(hits)
             return False
@@ -234,22 +211,14 @@ class DebuggerConversation:
         return True
 
     def collected_hits(self) -> list[ClientHit]:
-        """The step is over: returns the hits that waited for that."""
+        """Returns the postponed hits, as the step is over."""
         hits, self.waiting_hits, self._told = self.waiting_hits, [], False
         return hits
 
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
-        """Reports hits and follows commands, until one says to run.
+        """Reports hits and follows commands until one says run, or none comes for ``limit`` seconds.
 
-        Args:
-            step: the step that ended, or that ``node`` belongs to.
-            node: where it stands in the step; empty at its end.
-            hits: of this stop.
-            limit: seconds after which it goes on when no command comes; None: never.
-
-        Raises:
-            LinkLostError: the debugger is gone.
-            TrainingTerminated: it said exit.
+        TrainingTerminated: the debugger said exit.
         """
         self._report(hits)
         self.node, self.ahead = None, 0
@@ -266,7 +235,7 @@ class DebuggerConversation:
             if command.status != wire.OK:
                 failures += 1
                 self._after_failure(failures)
-                if failures == 1:  # another process may listen there now, which has never heard of this training
+                if failures == 1:  # a new process may listen there, which does not know this training
                     self.introduce(step)
                     self._report(hits)
             elif command.HasField("exit") and command.exit:
@@ -279,10 +248,7 @@ class DebuggerConversation:
                 self._obey(command, step)
 
     def passes(self) -> bool:
-        """Tells whether the training goes on without asking, after a step of which there is nothing to report.
-
-        It asks every now and then all the same, so that a debugger which wants it to stop is soon heard.
-        """
+        """Tells whether to go on without asking after a step with nothing to report; now and then it asks anyway."""
         if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
             return False
         if self._questions <= ASKING:
@@ -293,10 +259,7 @@ class DebuggerConversation:
         return True
 
     def done(self, step: int, cause: str, limit: float, *more: Unrecorded) -> None:
-        """Says that the training is over, and what ended it before its time, if anything did.
-
-        ``more`` is what nobody records from now on.
-        """
+        """Says that the training is over, what ended it early, if anything, and what is not recorded from now on."""
         self.link.timeout = limit
         if not self.link.lost.is_set():
             left = [*self._probe.unrecorded(), *more]
@@ -313,7 +276,7 @@ class DebuggerConversation:
             self.node = messages.text_of(command.node_name)
 
     def _obey(self, command: Any, step: int) -> None:
-        """A command after which the training still waits. One that is not known is passed over."""
+        """Follows a command after which the training still waits. Unknown commands are skipped."""
         if command.HasField("run_cmd"):
             self._report(self.judge(step, recheck=True))
         elif command.HasField("set_cmd"):
@@ -336,7 +299,7 @@ class DebuggerConversation:
             self._watchpoints[command.id] = messages.watchpoint_of(command)
 
     def _send_watchpoints(self) -> None:
-        """Hands the list of watchpoints on, when it is another one."""
+        """Hands a changed list of watchpoints to the probe."""
         if not self._probe_knows_list:
             self._probe_knows_list = True
             self._probe.watch(tuple(self._watchpoints.values()))
@@ -347,7 +310,6 @@ class DebuggerConversation:
             self.link.stream("SendWatchpointHits", messages.hit_messages(hits, known))
 
     def _show(self, command: Any) -> None:
-        """Answers a view command: every tensor that was asked for, in that order."""
         tensors = messages.asked(command)
         if command.level == wire.STATISTICS:
             summaries = (messages.summary(self._probe.statistics(each)) for each in tensors)
@@ -363,35 +325,25 @@ class DebuggerConversation:
 
 
 _GOODBYE: Final = 1.0
-"""Seconds at most that the end of a training waits for the debugger to hear of it."""
+"""Seconds at most that an ending training waits for the debugger to hear of it."""
 _SILENCE: Final = 5.0
-"""Seconds after which a training that ends with hits goes on when the debugger tells it nothing."""
+"""Seconds after which a training that ends with hits goes on without a command."""
 
 
 class Agent:
     """Speaks with a debugger on behalf of one training, and never hurts it.
 
-    One background thread looks for the debugger, sends signs of life and finds out when it stopped giving any; all
-    calls of the protocol, and all calls of the probe, are made in the thread that trains, at the ends of steps and
-    nodes. Without an address there is no thread, and every method returns at once.
+    One background thread looks for the debugger, sends heartbeats and notices when the debugger stops answering. All
+    calls of the protocol and the probe are made in the thread that trains, at the ends of steps and nodes. Without an
+    address there is no thread, and every method returns at once.
 
-    No exception leaves this class but ``TrainingTerminated``, ``KeyboardInterrupt`` and what the training's own signal
-    handlers raise. After a fork the child's copy is off.
-
-    Attributes:
-        step: the step that ended last, ``START`` (-1) before the first.
-        notes: what the program says of its steps.
+    Only ``TrainingTerminated`` (the debugger ended the training), ``KeyboardInterrupt`` and exceptions of the
+    training's own signal handlers leave this class. After a fork the child's copy is off.
     """
 
     def __init__(self, probe: Probe, settings: LinkSettings, notes: Notebook | None = None) -> None:
-        """Starts to look for the debugger in the background when there is an address, else does nothing.
-
-        Args:
-            probe: the framework's tensors.
-            settings: from ``link.settings(address)``, which knows the environment.
-            notes: where the program puts its notes; None: one of its own.
-        """
-        self.step = START
+        """Starts to look for the debugger in the background when ``settings`` have an address."""
+        self.step = START  # the step that ended last
         self._probe = probe
         self._settings = settings
         self._say = Notice()
@@ -403,7 +355,7 @@ class Agent:
         self._keeper: Keeper | None = None
         self._ending: EndListener | None = None
         self._around = sys.exc_info()[1]
-        """An exception that the program was handling when this began: it ends nothing."""
+        """An exception that the program was handling at the start: it ends nothing."""
         if settings.address:
             self._start()
 
@@ -415,27 +367,23 @@ class Agent:
             return
         me = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _off_in_child(me))
-        # Which also keeps it: a loop that forgot ``close`` is done when the process is.
+        # This also keeps the agent alive: a loop that forgot ``close`` is closed at exit.
         atexit.register(self.close_quietly)
         self._ending = EndListener()
         _at_end_of_child(me)
 
     @property
     def on(self) -> bool:
-        """Tells whether there is an address, so that a debugger may come at any time. False for good after a fork."""
+        """Whether there is an address, so that a debugger may come at any time. False for good after a fork."""
         return self._keeper is not None
 
     @property
     def attached(self) -> bool:
-        """Tells whether a debugger is connected now."""
         return self._talk is not None
 
     @property
     def expected(self) -> bool:
-        """Tells whether a debugger is attached, or will be at the end of this step: time to keep values.
-
-        Before the first step it waits for the first attempt to connect, at most the time-out.
-        """
+        """Whether a debugger is attached, or will be at the end of this step; before the first step it may wait."""
         keeper = self._keeper
         if keeper is None or self._talk is not None:
             return keeper is not None
@@ -443,35 +391,24 @@ class Agent:
 
     @property
     def wants_nodes(self) -> bool:
-        """Tells whether ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
-
-        Look at it before doing any work for a node.
-        """
+        """Whether the debugger asked to stop at a node; if not, ``node_end`` needs to be called only for hits."""
         return self._talk is not None and self._talk.node is not None
 
     def begin(self) -> None:
-        """Before the first step, when the graph is known by then, and at any later time to attach without delay.
+        """Attaches and stops, if a debugger can be reached and is not attached yet; may wait for the time-out.
 
-        Waits for the first attempt to connect (at most the time-out, in practice for milliseconds), and stops there
-        when the debugger is reached. Nothing when a debugger is attached already.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
+        Call it before the first step if the graph is known by then. TrainingTerminated: the debugger ended the
+        training.
         """
         keeper = self._keeper
         if keeper is not None and self._talk is None:
             self._guarded(lambda: self._attach(keeper.first_attempt()))
 
     def node_end(self, name: str, hits: Sequence[ClientHit] = ()) -> bool:
-        """A node has run. Stops when there are hits, or when the debugger asked to stop here; tells whether it did.
+        """A node has run: stops when there are hits, or when the debugger asked to stop here; tells whether it did.
 
-        Args:
-            name: its name in the graph.
-            hits: what its watchpoints said, judged by the framework; judge them again in ``Probe.evaluate`` only on
-                ``recheck``, they would be reported twice otherwise.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
+        ``hits`` are judged by the framework; ``Probe.evaluate`` may judge them again on ``recheck`` only, or they would
+        be reported twice.
         """
         talk = self._talk
         if talk is None or not (talk.node in ("", name) or (hits and not talk.postpones(hits))):
@@ -480,11 +417,7 @@ class Agent:
         return True
 
     def nodes_ended(self, names: Iterable[str]) -> None:
-        """Nodes of a step that ran before the debugger was told of it: it goes through them as if they ran now.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
+        """Goes through nodes of a step that ran before the debugger was told of it, as if they ran now."""
         found: defaultdict[str, list[ClientHit]] | None = None
         for name in names:
             if not self.wants_nodes:
@@ -493,11 +426,7 @@ class Agent:
             found = None if self.node_end(name, found[name]) else found
 
     def step_end(self) -> None:
-        """A step has run: judges, reports hits and waits for commands; attaches when a debugger has come.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
+        """A step has run: judges, reports hits, waits for commands, and attaches when a debugger has come."""
         first = self.step == START
         self.step += 1
         keeper = self._keeper
@@ -514,17 +443,14 @@ class Agent:
             self._guarded(self._stop)
 
     def graph_changed(self) -> None:
-        """The graphs that were sent are no longer right: they are sent again at the end of this step."""
+        """The graphs that were sent are outdated: they are sent again at the end of this step."""
         self._graph_changed = True
 
     def close(self, cause: str | None = None) -> None:
-        """The training is done: judges what ran after its last step, says so, and stops the thread.
+        """The training is done: judges the rest after its last step, says goodbye, and stops the thread. Idempotent.
 
-        With short time-outs; idempotent; run at exit.
-
-        Args:
-            cause: what ends it before its time, in words; None: the exception that is on its way now, or that ended
-                its thread or the process.
+        ``cause`` is what ended it early; None: the exception that is handled now, or that ended its thread or the
+        process.
         """
         if not self.on:
             return
@@ -543,7 +469,6 @@ class Agent:
         self._stop_keeper(keeper)
 
     def close_quietly(self) -> None:
-        """As ``close``, at the end of the process."""
         with contextlib.suppress(Exception):
             self.close()
 
@@ -552,7 +477,7 @@ class Agent:
     def _cause(self) -> str:
         now, known = sys.exc_info()[1], self._ending.cause if self._ending is not None else ""
         cause = cause_of_handled(now) if now is not self._around else ""
-        return known or cause if isinstance(now, SystemExit) else cause or known  # of an exit it says what led to it
+        return known or cause if isinstance(now, SystemExit) else cause or known  # an exit's cause is the earlier error
 
     def _hits_by_node(self) -> defaultdict[str, list[ClientHit]]:
         found = defaultdict[str, list[ClientHit]](list)
@@ -566,13 +491,13 @@ class Agent:
         return found
 
     def _judge_rest(self) -> None:
-        """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""
+        """Reports hits of a step that never ends, at a stop inside it."""
         if not self._probe.unfinished():
             return
         self.notes.end(self.step + 1)
         limit = min(_SILENCE, self._settings.timeout)
         keeper = self._keeper
-        if self._talk is None and keeper is not None:  # no step has ended since the debugger came
+        if self._talk is None and keeper is not None:  # a debugger came after the last step ended
             self._attach(keeper.link, limit)
         talk = self._talk
         hits = [*talk.collected_hits(), *talk.rest()] if talk is not None else []
@@ -603,7 +528,6 @@ class Agent:
             talk.stop(self.step, hits=hits)
 
     def _stop(self) -> None:
-        """The end of a step."""
         talk = self._talk
         if talk is None:
             return
@@ -616,10 +540,10 @@ class Agent:
         talk.stop(self.step, hits=hits)
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """Runs a part of the conversation: whatever goes wrong in it ends it, and nothing else."""
+        """Runs a part of the conversation: an error ends the conversation, and nothing else."""
         busy = self._busy
         if not busy.acquire(blocking=False):
-            return  # a hook that runs inside a stop (a value is made), or another thread: not a stop of its own
+            return  # a hook inside a stop (which makes a value), or another thread
         try:
             act()
         except TrainingTerminated:
@@ -647,7 +571,7 @@ class Agent:
             busy.release()
 
     def _let_go(self, reason: Exception | None = None) -> None:
-        """Ends the conversation that there is, if any; a new one may begin at the end of a later step."""
+        """Ends the conversation; a new one may begin at the end of a later step."""
         talk, self._talk = self._talk, None
         if talk is None:
             return
@@ -657,7 +581,7 @@ class Agent:
             what = f"{type(reason).__name__}: {reason}".splitlines()[0]
             self._say(f"detached for good: the debugger's client failed ({what}); training goes on")
             missing = Unrecorded("steps after the debugger's client failed", 1, what, max(self.step, 0))
-            with contextlib.suppress(Exception):  # who listens need not wait for what will not come
+            with contextlib.suppress(Exception):  # the debugger need not wait for further reports
                 talk.done(self.step, "", min(_GOODBYE, self._settings.timeout), missing)
         talk.link.fail(LinkLostError("was let go"))
         with contextlib.suppress(Exception):
@@ -668,7 +592,6 @@ class Agent:
         return f"after step {self.step}" if self.step > START else "with its first step"
 
     def _shut(self) -> None:
-        """Off for good."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             atexit.unregister(self.close_quietly)
@@ -680,7 +603,7 @@ class Agent:
         keeper.stop()
 
     def forget(self) -> None:
-        """In a child after a fork: the thread is not there, and the connection is the parent's. Called by itself."""
+        """In a child after a fork: the thread does not exist, and the connection is the parent's."""
         _PARENTS.append((self._keeper, self._talk))
         attached, self._talk, self._keeper = self._talk is not None, None, None
         self._busy = threading.Lock()
@@ -690,7 +613,7 @@ class Agent:
 
 
 def _at_end_of_child(agent: weakref.ref[Agent]) -> None:
-    """Has a process of multiprocessing close, too: one that was forked ends without what ``atexit`` knows."""
+    """Has a process of multiprocessing close, too: forked processes do not run ``atexit`` functions."""
     module = sys.modules.get("multiprocessing.process")
     if module is not None and module.parent_process() is not None:
         from multiprocessing.util import Finalize
@@ -705,9 +628,9 @@ def _close(agent: weakref.ref[Agent]) -> None:
 
 
 _EARLY: Final = 1000
-"""Before what the program itself has to end: the connection still stands."""
+"""Runs before the program's own finalizers, while the connection still stands."""
 _PARENTS: Final[list[object]] = []
-"""In a child: what belongs to the parent. Never freed, because closing a channel of gRPC after a fork may hang."""
+"""In a child: objects of the parent. Never freed, because closing a channel of gRPC after a fork may hang."""
 
 
 def _off_in_child(agent: weakref.ref[Agent]) -> None:

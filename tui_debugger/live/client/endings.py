@@ -1,14 +1,14 @@
-"""Tells when a process is about to end, so that what is kept in memory can be written down, and what ends it.
+"""Notices when a process is about to end, and why, so that data in memory can be written.
 
-That is: at exit (the end of the program, ``sys.exit``), at an exception that nobody catches, in the main thread or in
-the one that trains, and at SIGTERM, SIGHUP and SIGINT. ``os._exit``, SIGKILL and a crash of the interpreter end a
-process without a word; so does a signal while the program is inside a call that does not return to Python.
+That is at exit (end of the program, ``sys.exit``), at an uncaught exception in the main thread or the training thread,
+and at SIGTERM, SIGHUP and SIGINT. ``os._exit``, SIGKILL and a crash of the interpreter go unnoticed, and so does a
+signal inside a call that does not return to Python.
 
-An exit status other than 0 is known of ``sys.exit``, ``exit`` and ``quit``: Python keeps nothing of ``raise
-SystemExit(1)`` that could be looked at afterwards, and no hook is called. It looks like the end of a program.
+An exit status other than 0 is known from ``sys.exit``, ``exit`` and ``quit`` only: Python calls no hook for ``raise
+SystemExit(1)`` and keeps no trace, so that it looks like the end of a program.
 
-Nothing of this changes how a program ends: hooks and signal handlers that are there are called afterwards, what a
-signal does by default is done, and a handler that the program installs later replaces ours.
+None of this changes how a program ends: existing hooks and signal handlers are called afterwards, the default action
+of a signal is taken, and a handler that the program installs later replaces ours.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ _PATIENCE: Final = 5.0
 """Seconds at most that a signal waits for work in another thread."""
 
 Ended = Callable[[BaseException | None, bool], None]
-"""Called with the exception that ends the program, if there is one, and whether it really ends: a signal handler of
-its own may let it go on."""
+"""Called with the exception that ends the program, if any, and whether it really ends: a signal handler of the program
+
+may let it go on.
+"""
 
 
 _LONGEST: Final = 200
 """Characters of the words about an exception."""
 _USUAL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions that end a loop in the usual way, if the program catches them."""
+"""Exceptions that usually end a loop, if the program catches them."""
 
 
 def cause_of(error: BaseException | None) -> str:
-    """Says which exception, not caught, ends a training before its time; empty: it ends as it is meant to."""
+    """Names the uncaught exception that ends a training early; empty: it ends as intended."""
     if error is None:
         return ""
     if isinstance(error, SystemExit):
         return _status_words(error.code)
     said = ""
-    with contextlib.suppress(Exception):  # the text of an exception is the program's own code
+    with contextlib.suppress(Exception):  # str() of an exception runs the program's code
         said = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}"[:_LONGEST] if said else type(error).__name__
 
 
 def cause_of_handled(error: BaseException | None) -> str:
-    """As ``cause_of``, of an exception that is handled just now, or on its way through a ``finally``."""
+    """Like ``cause_of``, for an exception that is being handled, or on its way through a ``finally``."""
     return "" if isinstance(error, _USUAL) else cause_of(error)
 
 
@@ -65,18 +67,13 @@ def _status_words(status: object) -> str:
 
 
 class EndListener:
-    """One that wants to know when the process ends, or why.
-
-    Attributes:
-        thread: the one that trains: an exception that ends another one is nothing to tell.
-    """
+    """Is told when and why the process ends; only exceptions of ``thread``, which trains, count."""
 
     def __init__(self, ended: Ended | None = None) -> None:
-        """From now on. Signals are heard of where this is made in the main thread only.
+        """Starts to listen; for signals only in the main thread.
 
-        Args:
-            ended: a bound method. Its object is not kept alive. None: only ``cause`` is wanted, and signals do what
-                they did.
+        ``ended`` is a bound method, whose object is not kept alive. None: only ``cause`` is wanted, and signals are
+        left alone.
         """
         self.thread = threading.get_ident()
         self._ended = weakref.WeakMethod(ended) if ended is not None else None
@@ -88,35 +85,33 @@ class EndListener:
         _install(self)
 
     def close(self) -> None:
-        """No longer. Idempotent."""
         _remove(self)
 
     @property
     def wants_signals(self) -> bool:
-        """Tells whether signals are wanted, too."""
         return self._ended is not None
 
     @property
     def cause(self) -> str:
-        """What ends the training before its time, as far as the process knows by now; empty: nothing."""
-        if self._cause or hasattr(sys, "ps1"):  # a person at a prompt goes on after an exception
+        """The reason why the training ends early, as far as the process knows by now; empty: none."""
+        if self._cause or hasattr(sys, "ps1"):  # an interactive session goes on after an exception
             return self._cause
         # An exception hook that was installed after ours, and does not call it, leaves the exception here.
         last = getattr(sys, "last_value", None)
         return cause_of(last) if last is not self._before else ""
 
     def goes_on(self) -> None:
-        """The thread that calls trains on: what looked like an end was none."""
+        """The calling thread trains on: an apparent end was none."""
         self.thread, self._cause = threading.get_ident(), ""
 
     def hears(self, cause: str, thread: int | None, *, first: bool = False) -> None:
-        """Keeps what ends a thread (None: the main one); of several causes the last, or with ``first`` the first."""
+        """Keeps the exception that ended a thread (None: the main thread): the latest, or with ``first`` the first."""
         if thread is None or thread == self.thread:
             self._cause = self._cause if first and self._cause else cause
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Around what must not be told in the middle of: a signal that comes meanwhile is followed afterwards."""
+        """Around work that must not be interrupted: a signal that comes meanwhile is handled afterwards."""
         late: list[_Handler] = []
         with self._lock:
             before, self._worker = self._worker, threading.get_ident()
@@ -130,14 +125,13 @@ class EndListener:
                     handler(handler.number, None)
 
     def waits(self, handler: _Handler) -> bool:
-        """Tells whether a signal has to wait, because this very thread is at work."""
         if self._worker != threading.get_ident():
             return False
         self._late = [handler]
         return True
 
     def notify(self, error: BaseException | None, ends: bool) -> None:
-        """The process ends. Whatever goes wrong here has no consequences."""
+        """The process ends. Errors in here have no consequences."""
         if self._lock.acquire(timeout=_PATIENCE):
             try:
                 ended = self._ended() if self._ended is not None else None
@@ -149,13 +143,12 @@ class EndListener:
 
 
 class _ExceptionHook:
-    """An exception hook in front of the one that was there. One that is no longer in use only passes on."""
+    """An exception hook in front of an older one; after it was replaced it only calls the older one."""
 
     def __init__(self, before: Callable[..., Any]) -> None:
         self.before = before
 
     def __call__(self, *given: Any) -> None:
-        """Called by Python: for the main thread with three arguments, for others with one that holds them."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads):
@@ -168,12 +161,7 @@ class _ExceptionHook:
 
 
 class _Handler:
-    """A signal handler in front of the one that was there. One that is no longer in use only passes on.
-
-    Attributes:
-        number: of the signal.
-        func: the program's own handler, named as in ``functools.partial``: what it raises is the program's.
-    """
+    """A signal handler in front of an older one (``func``, as in ``partial``); once replaced it only passes on."""
 
     def __init__(self, number: int, before: Any) -> None:
         self.number = number
@@ -181,24 +169,21 @@ class _Handler:
         self.func: Callable[[int, FrameType | None], Any] = before if callable(before) else _by_default
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Called by Python."""
         chained = self.func is not _by_default
         if _handlers.get(number) is self and os.getpid() == _hooks.process:
             if any(each.waits(self) for each in _endings):
                 return
             _notify(None, not chained)
-        if chained or signal.getsignal(number) is self:  # a later handler that calls this one decides for itself
+        if chained or signal.getsignal(number) is self:  # else a later handler called this one, and decides itself
             self.func(number, frame)
 
 
 class _Hooks:
-    """The hooks that are installed in this process."""
-
     process = 0
     main: _ExceptionHook | None = None
     threads: _ExceptionHook | None = None
     leave: Final[dict[type | ModuleType, Callable[..., Any]]] = {}
-    """By where they are: ``sys.exit``, and that of ``exit`` and ``quit``."""
+    """Wrapped functions by their place: ``sys.exit``, and the type of ``exit`` and ``quit``."""
 
 
 _endings: Final[list[EndListener]] = []
@@ -210,7 +195,7 @@ _hooks: Final = _Hooks()
 def _install(ending: EndListener) -> None:
     with _lock:
         if os.getpid() != _hooks.process:
-            _endings.clear()  # those of the process that this one was forked from
+            _endings.clear()  # listeners of the parent process
         _hooks.process = os.getpid()
         _endings.append(ending)
         if sys.excepthook is not _hooks.main:
@@ -232,16 +217,12 @@ def _install(ending: EndListener) -> None:
 
 
 def _leaving() -> list[tuple[type | ModuleType, str]]:
-    """Returns where the functions are by which a program leaves with an exit status, and their names."""
     quitter = type(getattr(builtins, "exit", None))
     return [(sys, "exit"), *([(quitter, "__call__")] if quitter.__module__ == "_sitebuiltins" else [])]
 
 
 def _hearing(leave: Callable[..., Any], *, itself: bool) -> Callable[..., Any]:
-    """One of ``_leaving``, which is then heard of: nothing tells the exit status when a process ends.
-
-    ``itself``: the first argument is the object that is called.
-    """
+    """Wraps such a function to note the exit status; ``itself``: its first argument is the called object."""
 
     @functools.wraps(leave)
     def heard(*given: Any, **named: Any) -> Any:
@@ -249,7 +230,7 @@ def _hearing(leave: Callable[..., Any], *, itself: bool) -> Callable[..., Any]:
             words = _status_words(next(iter((*given[itself:], *named.values())), None))
             error = cause_of_handled(sys.exc_info()[1]) if words else ""
             here = None if threading.current_thread() is threading.main_thread() else threading.get_ident()
-            # A process of multiprocessing leaves with the status of what ended it: what came first says more.
+            # A process of multiprocessing turns the error that ended it into a status: the first cause says more.
             _hear(f"{words} after {error}" if error else words, here, first=bool(words))
         return leave(*given, **named)
 
@@ -264,7 +245,7 @@ def _hear(cause: str, thread: int | None, *, first: bool = False) -> None:
 def _handle(number: int) -> None:
     now = signal.getsignal(number)
     if now is None or now is _handlers.get(number) or now in (signal.SIG_IGN, signal.default_int_handler):
-        return  # Ctrl+C is an exception by default, which is heard of as one; None: a handler that is not Python's
+        return  # Ctrl+C raises an exception by default, which a hook sees; None: not a Python handler
     _handlers[number] = _Handler(number, now)
     signal.signal(number, _handlers[number])
 

@@ -1,12 +1,12 @@
-"""The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
+"""The flight recorder: keeps the last steps, and writes them when something goes wrong while nobody watches.
 
-What is written is a dump directory that ``tdbg open`` reads: the graph, statistics of every tensor of the last steps,
-values of the last few when asked for, and in any case of what went bad first and of what it was made from, where that
-is still there. Memory, disk and the number of dumps are bounded.
+A dump directory for ``tdbg open`` is written: the graph, statistics of every tensor of the last steps, values of the
+last few steps when asked for, and always the values of the first bad tensors and their inputs, where these still exist.
+Memory, disk and the number of dumps are bounded.
 
-A NaN or Inf is an event. It is written down at the end of the step in which it came up, whatever was written before.
-What goes bad because something else is bad, in the same step or later, belongs to the same event: no dump of its own.
-Other hits wait: after a dump none is written for them until as many steps have passed as are kept, or until the end.
+A NaN or Inf is an event. It is written at the end of its step, whatever was written before. Tensors that go bad because
+of another bad tensor, in the same step or later, belong to the same event and cause no dump of their own. Other hits
+wait: after a dump, the next one for them is written when as many steps have passed as are kept, or at the end.
 """
 
 from __future__ import annotations
@@ -49,18 +49,12 @@ LINE: Final = 250
 _PART: Final = ".part"
 Line = tuple[TensorName, TensorMeta | None, TensorStats]
 REASON: Final = "why.txt"
-"""A file at the top of the dump: what made it be written."""
+"""A file at the top of the dump: why it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDump:
-    """A dump that was written.
-
-    Attributes:
-        path: its directory.
-        nbytes: the bytes that it has.
-        steps: the number of steps in it.
-    """
+    """A dump that was written: its directory, its bytes, and the number of its steps."""
 
     path: Path
     nbytes: int
@@ -78,19 +72,19 @@ def write_flight(
     room: int,
     reason: str,
 ) -> WrittenDump:
-    """Writes one dump. It has its name only when all of it is there.
+    """Writes one dump; its directory gets its name only when everything is there.
 
     Args:
         directory: where the dump's own directory is made; other processes may write there, too.
-        identity: who trains.
+        identity: the training.
         graphs: serialized ``GraphProto`` messages.
         steps: ascending.
-        most: steps that are written, the newest ones. Of the one before them there are the weights, as inputs of the
-            nodes that read them: without them nobody could tell whether these nodes were fed with something bad.
+        most: steps that are written, the newest ones. Of the step before them the weights are written, as inputs of the
+            nodes that read them: else nobody could tell whether these nodes got bad inputs.
         weights_read: (node, input, weight) of the graph.
-        room: bytes that may be written, newest steps first: statistics, then values where there is room left. Half of
-            what is free on the disk is left to the training in any case.
-        reason: for people.
+        room: bytes that may be written, newest steps first: statistics, then values. Half of the free space of the disk
+            is always left to the training.
+        reason: for users.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.
@@ -122,7 +116,7 @@ def write_flight(
 
 
 def _fitting(kept: Sequence[RecordedStep], room: int) -> tuple[Sequence[RecordedStep], int]:
-    """The newest steps whose statistics there is room for, one at least; and the room that is left for values."""
+    """The newest steps whose statistics fit, at least one step; and the room that is left for values."""
     start = len(kept)
     while start and (start == len(kept) or room >= LINE * len(kept[start - 1].rows)):
         start -= 1
@@ -144,12 +138,11 @@ def _read(
 
 
 def _begin(directory: Path, name: str) -> Path:
-    """A directory of one's own for a dump that is being written."""
     directory.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         each = name if number == 1 else f"{name}-{number}"
         if not (directory / each).exists():
-            with contextlib.suppress(FileExistsError):  # another process writes there now
+            with contextlib.suppress(FileExistsError):  # another process was faster
                 part = directory / f"{each}{_PART}"
                 part.mkdir()
                 return part
@@ -157,7 +150,7 @@ def _begin(directory: Path, name: str) -> Path:
 
 
 def _finish(part: Path) -> Path:
-    """Gives a dump that is all there its name, or one like it where another process took that meanwhile."""
+    """Gives a finished dump its name, with a number if another process took the name meanwhile."""
     name = part.with_name(part.name.removesuffix(_PART))
     for number in count(1):
         path = name if number == 1 else name.with_name(f"{name.name}.{number}")
@@ -174,10 +167,7 @@ def _finish(part: Path) -> Path:
 def _write_step(
     writer: DumpWriter, kept: RecordedStep, types: dict[str, str], room: int, read: Sequence[Line] = ()
 ) -> tuple[int, list[str]]:
-    """Writes one step; returns the bytes of its values, and what went bad whose values found no room.
-
-    ``read``: inputs whose producers are not there.
-    """
+    """Writes one step; returns the bytes of its values, and the first bad tensors whose values did not fit."""
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
     used, without = 0, []
     for number, place in enumerate(kept.by_importance()):
@@ -198,13 +188,12 @@ def _store(writer: DumpWriter, step: int, name: TensorName, row: FlightRow) -> b
     try:
         if row.values is not None:
             writer.array(step, name, row.values)
-    except ValueError:  # an element type that files cannot hold: it has statistics
+    except ValueError:  # files cannot hold this element type; its statistics are written
         return False
     return True
 
 
 def _types(graphs: Sequence[bytes]) -> dict[str, str]:
-    """Operator type by full name; parameters have one of their own."""
     types: dict[str, str] = {}
     for graph in map(parse_graph, graphs):
         types.update((node.full_name, node.op_type) for node in graph.nodes)
@@ -213,7 +202,6 @@ def _types(graphs: Sequence[bytes]) -> dict[str, str]:
 
 
 def table_of(graphs: Sequence[bytes]) -> NodeTable:
-    """The nodes of graphs, each a serialized ``GraphProto`` message."""
     return build_table([parse_graph(graph) for graph in graphs])
 
 
@@ -224,14 +212,7 @@ def flight_watchpoints(
     *,
     with_recommended: bool,
 ) -> Iterator[tuple[Watchpoint, list[str]]]:
-    """Watchpoints with the full names of the nodes that they cover.
-
-    Args:
-        table: the nodes.
-        watch: conditions, parameters and selections.
-        device: ``CPU``, ``GPU`` ...: recommended conditions that never work there are left out.
-        with_recommended: the recommended ones as well.
-    """
+    """Watchpoints with the full names of their nodes; recommended ones only if they work on ``device``."""
     wanted = [Watchpoint(0, condition, params, selection) for condition, params, selection in watch]
     if with_recommended:
         wanted += recommended(table.category, [table.op_type(row) for row in range(len(table))], device=device)
@@ -247,9 +228,9 @@ _FOUND: Final = (Verdict.FINDING, Verdict.BLOCKED)
 REMEMBERED: Final = 100_000
 """Hits that are not reported a second time."""
 EVIDENCE: Final = 8 << 20
-"""Bytes of values of bad tensors, and of what they were made from, that are written even when none are kept."""
+"""Bytes of values of bad tensors and their inputs that are written even when no values are kept."""
 _EXAMINED: Final = 100
-"""Bad tensors of a step, the first ones, whose values are looked for."""
+"""The first bad tensors of a step whose values are looked for."""
 _NAMED: Final = 10
 OVERFLOW: Final = frozenset({"tensor_overflow", "operator_overflow"})
 RECOMMENDED: Final = "recommended"
@@ -257,24 +238,24 @@ RECOMMENDED: Final = "recommended"
 Key = tuple[str, int]
 """Node name and slot."""
 Values = Callable[[str, int], Array | None]
-"""The values of a tensor of the step that is judged, a copy that is never changed; None when they are not there."""
+"""Returns the values of a tensor of the step that is judged, a copy that is never changed; None when they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """The settings of a flight recorder: the steps that it keeps, the place that it writes to.
+    """The settings of a flight recorder: the steps that it keeps, and where it writes.
 
     Attributes:
         directory: every dump becomes a directory in here.
-        steps: steps of which statistics are kept.
-        tensor_steps: steps of which values are kept as well; 0: none, but for a few MB of what went bad first.
+        steps: steps whose statistics are kept.
+        tensor_steps: steps whose values are kept as well; 0: none, except a few MB of the first bad tensors.
         watch: what is watched besides NaN and Inf: texts such as ``"TL abs_mean_gt=10 @ category=weight"``, and
-            ``"recommended"`` for the recommended watchpoints. None: nothing besides NaN and Inf. NaN and Inf are
-            looked for in every tensor, unless one of the texts says where (``"TO @ category=weight"``).
+            ``"recommended"`` for the recommended watchpoints. NaN and Inf are looked for in every tensor, unless one of
+            the texts says where (``"TO @ category=weight"``).
         memory: bytes that are kept at most; older steps go first.
         disk: bytes of all dumps together at most: values that do not fit are left out, then no more is written.
-        dumps: dumps of this process at most. One of them is for the first NaN or Inf: hits of other watchpoints, and
-            exceptions that may have been caught, leave it alone.
+        dumps: dumps of this process at most. One of them is reserved for the first NaN or Inf; hits of other
+            watchpoints and exceptions that may have been caught do not use it.
     """
 
     directory: str
@@ -286,7 +267,6 @@ class Flight:
     dumps: int = 4
 
     def __post_init__(self) -> None:
-        """Refuses what makes no sense."""
         if self.steps < 1 or not 0 <= self.tensor_steps <= self.steps:
             raise TdbgError(
                 f"a flight recorder cannot keep {self.steps} steps and values of {self.tensor_steps}",
@@ -298,59 +278,41 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class FlightRow:
-    """One tensor of one step.
-
-    Attributes:
-        name: of its node in the graph.
-        stats: None when its elements are no numbers.
-        values: a copy that is never changed; None when it was not made.
-        slot: output slot.
-    """
+    """One output tensor of one step."""
 
     name: str
     meta: TensorMeta
-    stats: TensorStats | None
-    values: Array | None = None
+    stats: TensorStats | None  # None when its elements are no numbers
+    values: Array | None = None  # a copy that is never changed
     slot: int = 0
 
 
 @dataclass(slots=True)
 class RecordedStep:
-    """One step in the ring.
-
-    Attributes:
-        partial: the step did not come to its end (or has not yet).
-        first: the places in ``rows`` of what is the most important, if there is anything bad.
-        notes: what the program noted in it.
-        left_out: tensors for which there was no memory.
-    """
+    """One step in the ring."""
 
     step: int
     rows: list[FlightRow]
     nbytes: int
-    partial: bool = False
-    first: Sequence[int] = ()
+    partial: bool = False  # the step did not come to its end (or has not yet)
+    first: Sequence[int] = ()  # places in ``rows`` of the first bad tensors and their inputs
     notes: Notes = field(default_factory=dict)
-    left_out: int = 0
+    left_out: int = 0  # tensors for which there was no memory
 
     def by_importance(self) -> Iterator[int]:
-        """Places in ``rows``: what went bad first and what it was made from, then the others."""
+        """Places in ``rows``: the first bad tensors and their inputs, then the others."""
         yield from self.first
         important = set(self.first)
         yield from (place for place in range(len(self.rows)) if place not in important)
 
 
 class FlightRecorder:
-    """The ring, the watchpoints and the decision when to write. Not tied to a framework.
+    """The ring, the watchpoints and the decision when to write, for any framework.
 
-    A step is handed over with ``keep``, and what the watchpoints said about it with ``judged``. Every method that may
-    write returns a sentence for people, which is empty when nothing was written. None raises when a dump cannot be
-    written: it is tried again with the next finding, after half as many steps as are kept, and at the end. What never
-    could be written is counted, in the next dump and at the end.
-
-    Attributes:
-        flight: the settings.
-        judge: the watchpoints on the nodes of the graph that it knows: what has to be measured.
+    ``keep`` takes a step, ``judged`` the results of the watchpoints on it. Methods that may write return a sentence for
+    users, which is empty when nothing was written. They do not raise when a dump cannot be written: it is tried again
+    with the next finding, after half as many steps as are kept, and at the end. Lost dumps are counted in the next dump
+    and at the end. ``judge`` has the watchpoints on the nodes of the known graph: it tells what to measure.
     """
 
     def __init__(
@@ -361,17 +323,10 @@ class FlightRecorder:
         patience: ConsecutiveSteps | None = None,
         memory: StepMemory | None = None,
     ) -> None:
-        """Keeps nothing yet.
+        """Keeps nothing yet. BadWatchpointError: a watch text is wrong.
 
-        Args:
-            flight: the settings.
-            identity: who trains.
-            unrecorded: what could not be recorded so far; a dump says so.
-            patience: of its judge; who hands the steps over tells it when one is over.
-            memory: the same.
-
-        Raises:
-            BadWatchpointError: a watch text is wrong.
+        A dump names what ``unrecorded`` returns. The caller must tell ``patience`` and ``memory``, which the judge
+        uses, when a step is over.
         """
         # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
         from tui_debugger.graph.messages import message_class
@@ -407,24 +362,22 @@ class FlightRecorder:
         self._unwritten: dict[str, tuple[int, str]] = {}
         """The reasons of dumps that could not be written: their last steps, and why."""
         self._missed: Unrecorded | None = None
-        """The steps that could not be taken in, with the reason of the first one."""
+        """The steps that could not be recorded, with the reason of the first one."""
         self._process = os.getpid()
         """A process that was forked from this one has the same ring, and writes nothing."""
         self._newest: tuple[Path, int] | None = None
-        """The dump that was written last, and its last step."""
+        """The last dump, and its last step."""
 
     @property
     def knows_graph(self) -> bool:
-        """Tells whether ``know`` was called."""
         return bool(self._graphs)
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps that are in the ring."""
         return [kept.step for kept in self._ring]
 
     def know(self, graphs: Sequence[bytes]) -> ClientJudge:
-        """The graph is this one from now on. Returns the watchpoints on its nodes, as ``judge``."""
+        """Takes a new graph; returns ``judge`` for its nodes."""
         self._graphs = tuple(graphs)
         self._table = table_of(self._graphs)
         backend = self._identity.backend
@@ -438,17 +391,12 @@ class FlightRecorder:
     # -- a step --------------------------------------------------------------------------------------
 
     def begin(self, weights: Sequence[FlightRow]) -> None:
-        """Before the first step: what the weights are."""
         self._left = RecordedStep(START, list(weights), 0)
 
     def keep(self, step: int, rows: Sequence[FlightRow], *, partial: bool = False, notes: Notes | None = None) -> None:
-        """Takes a step into the ring, in place of what was kept of it before.
+        """Takes a step into the ring, in place of an earlier version of it.
 
-        Args:
-            step: its number.
-            rows: in the order of execution, parameters last.
-            partial: the step did not come to its end.
-            notes: what the program noted in it.
+        ``rows`` are in the order of execution, parameters last. ``partial``: the step did not come to its end.
         """
         if self._ring and self._ring[-1].step == step:
             self._nbytes -= self._ring.pop().nbytes
@@ -467,17 +415,14 @@ class FlightRecorder:
             self._nbytes = _squeeze(kept, self.flight.memory)
 
     def judged(self, step: int, hits: Sequence[ClientHit], values: Values | None = None) -> str:
-        """Returns what the watchpoints said about the step kept last: writes when that is an event that needs a dump.
+        """Takes the hits on the step kept last, in execution order, and writes if they are an event that needs a dump.
 
-        Args:
-            step: its number. Called again for the same step it adds to what was said before.
-            hits: in the order of execution.
-            values: where the values of bad tensors are had when they are not in the ring.
+        Another call for the same step adds hits. ``values`` returns values of bad tensors that are not in the ring.
         """
         bad = [hit for hit in hits if _is_overflow(hit)]
         softer = self._fresh([hit for hit in hits if hit.result.verdict is Verdict.FINDING and not _is_overflow(hit)])
         partial = bool(self._ring) and self._ring[-1].partial
-        if softer and not self._pending and not partial:  # a step that is not over has not updated its weights yet
+        if softer and not self._pending and not partial:  # an unfinished step has not updated its weights yet
             self._pending = _reason(softer, step)
         origins = self._events.of_step(step, bad)
         if origins:
@@ -485,31 +430,26 @@ class FlightRecorder:
         return self._write_pending() if self._pending and step >= self._quiet_until else ""
 
     def flush(self, *, ends: bool = True) -> str:
-        """Writes now what waits to be written. ``ends``: the training is over, and nothing else will come."""
+        """Writes what waits to be written. ``ends``: the training is over."""
         written = self._write_pending(whole=ends) if self._pending else ""
         if not ends:
             return written
         return "; ".join(filter(None, ("" if self._pending else written, *self._losses())))
 
     def missed(self, step: int, error: Exception) -> str:
-        """A step could not be taken in: no memory, a broken array ... The next one may be."""
+        """A step could not be recorded: no memory, a broken array ... The next one may be."""
         known = self._missed or Unrecorded(in_words(error), 0, step=step)
         self._missed = replace(known, count=known.count + 1)
         return f"the flight recorder could not take a step in ({in_words(error)}); it goes on with the next one"
 
     def failed(self, error: BaseException, *, ends: bool = True) -> str:
-        """An exception came: writes what is kept.
-
-        Args:
-            error: the exception.
-            ends: it ends the training; else the program may have caught it.
-        """
+        """Writes the kept steps because of an exception; ``ends``: it ends the training, else it may be caught."""
         if not self._ring:
             return ""
         last = self._ring[-1]
         text = f"{in_words(error)} {'in' if last.partial else 'after'} step {last.step}"
         if self._newest is not None and self._newest[1] == last.step and _add_reason(self._newest[0], text):
-            return ""  # everything is in that dump
+            return ""  # the newest dump has everything
         if not self._may_write(whole=ends):
             self._pending = self._pending or text
             return ""
@@ -518,12 +458,10 @@ class FlightRecorder:
     # -- what is kept --------------------------------------------------------------------------------
 
     def _older(self) -> Sequence[RecordedStep]:
-        """The steps whose values go when another one comes."""
         count = max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)
         return [self._ring[place] for place in range(count)]
 
     def _inputs(self, name: str) -> Sequence[Key]:
-        """Returns what a node was made from, as far as the graph says."""
         table = self._table
         row = table.find(name) if table is not None else -1
         if table is None or row < 0:
@@ -531,7 +469,6 @@ class FlightRecorder:
         return [(table.names[node], slot) for node, slot in table.inputs(row) if node >= 0]
 
     def _weights_read(self) -> Iterator[tuple[str, int, str]]:
-        """(node, input, weight) of every node that reads a weight."""
         table = self._table
         if table is None:
             return
@@ -545,7 +482,7 @@ class FlightRecorder:
         return self._table is not None and row >= 0 and self._table.category_of(row) in PARAMETERS
 
     def _important(self, rows: Sequence[FlightRow]) -> Iterator[int]:
-        """Places of bad tensors in order, each after what it was made from."""
+        """Places of bad tensors in order, each followed by its inputs."""
         bad = [place for place, row in enumerate(rows) if row.stats is not None and row.stats.bad][:_EXAMINED]
         if not bad:
             return
@@ -559,7 +496,7 @@ class FlightRecorder:
                     yield each
 
     def _add_evidence(self, kept: RecordedStep, values: Values) -> None:
-        """Takes the values of what went bad first, and of what it was made from, into the ring."""
+        """Takes the values of the first bad tensors, and of their inputs, into the ring."""
         left = EVIDENCE
         for place in kept.first:
             row = kept.rows[place]
@@ -572,14 +509,13 @@ class FlightRecorder:
     # -- when to write -------------------------------------------------------------------------------
 
     def _fresh(self, hits: Sequence[ClientHit]) -> Sequence[ClientHit]:
-        """Returns the names that were not seen in an earlier step."""
         fresh = [hit for hit in hits if _hit_key(hit) not in self._seen]
         if len(self._seen) < REMEMBERED:
             self._seen.update(map(_hit_key, fresh))
         return fresh
 
     def _may_write(self, *, whole: bool) -> bool:
-        """Tells whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
+        """Tells whether another dump is allowed; without ``whole``, one stays reserved for the first NaN or Inf."""
         most = self.flight.dumps if whole or self._overflowed else self.flight.dumps - 1
         return self._dumps < most and bool(self._ring) and os.getpid() == self._process
 
@@ -605,7 +541,6 @@ class FlightRecorder:
         return self._write(reason)
 
     def _write(self, reason: str) -> str:
-        """Writes a dump, as far as there is room for it."""
         room = self.flight.disk - self._disk
         if not self._overflowed:
             room -= self.flight.disk // max(self.flight.dumps, 2)
@@ -647,7 +582,7 @@ class FlightRecorder:
         return f"the last {steps} in {written.path}{', without ' if lacks else ''}{' and '.join(lacks)}"
 
     def _not_written(self, lines: Sequence[str], why: str) -> str:
-        """Remembers a dump that could not be written, which is tried again while its steps are still there."""
+        """Notes a failed dump, which is tried again while its steps are still there."""
         last = self._ring[-1].step
         if len(self._unwritten) < REMEMBERED:
             self._unwritten.setdefault(lines[0], (last, why))
@@ -656,11 +591,7 @@ class FlightRecorder:
         return f"{lines[0]}: not written ({why}); the flight recorder tries again"
 
     def _losses(self, oldest: int | None = None) -> Iterator[str]:
-        """Returns sentences on dumps that could not be written, and on steps that were not taken in.
-
-        Args:
-            oldest: the first step of the dump that is about to be written; None: there is none.
-        """
+        """Sentences on dumps that could not be written before step ``oldest``, and on steps that were not recorded."""
         lost = [(each, why) for each, (step, why) in self._unwritten.items() if oldest is None or step < oldest]
         if lost:
             reason, why = lost[0]
@@ -672,7 +603,7 @@ class FlightRecorder:
             yield f"{steps} could not be taken in, the first one was step {missed.step} ({missed.what})"
 
     def _remarks(self, oldest: int) -> Iterator[str]:
-        """Returns the notices for the readers of a dump whose first step is ``oldest``."""
+        """Remarks for the readers of a dump whose first step is ``oldest``."""
         last = self._ring[-1]
         if last.partial:
             yield f"step {last.step} did not come to its end: its tensors were seen before that"
@@ -689,7 +620,6 @@ class FlightRecorder:
 
 
 def _add_reason(path: Path, text: str) -> bool:
-    """Adds a line to a dump; tells whether that was possible."""
     try:
         with (path / REASON).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text + "\n")
@@ -699,15 +629,10 @@ def _add_reason(path: Path, text: str) -> bool:
 
 
 class _Events:
-    """Tells a NaN or Inf that came up by itself from one that follows from another."""
+    """Tells a NaN or Inf that begins at a tensor from one that follows from another tensor."""
 
     def __init__(self, inputs: Callable[[str], Sequence[Key]], outlives: Callable[[str], bool]) -> None:
-        """Nothing is bad yet.
-
-        Args:
-            inputs: what a node was made from, as far as that is known.
-            outlives: whether a name is a parameter's: what is bad in it is still there when the next step begins.
-        """
+        """``inputs`` returns the inputs of a node; ``outlives`` tells whether a node keeps values for the next step."""
         self._inputs = inputs
         self._outlives = outlives
         self._step = -1
@@ -715,14 +640,12 @@ class _Events:
         """The tensors that were bad in the step before."""
         self._now: set[Key] = set()
         self._spread = self._spreads = False
-        """Something was bad for the first time, in the step before, and in this one."""
+        """Whether something was bad for the first time: in the step before, and (``_spreads``) in this step."""
 
     def of_step(self, step: int, bad: Iterable[ClientHit]) -> Sequence[ClientHit]:
-        """The hits of a step that follow from no other one, in order.
+        """The hits of a step that follow from no other hit, in order; a further call for the step adds hits.
 
-        Args:
-            step: its number. Called again for the same step it adds to what was bad.
-            bad: every hit that is a NaN or Inf, in the order of execution, parameters last.
+        ``bad`` are its hits of NaN or Inf, in the order of execution, parameters last.
         """
         if step != self._step:
             follows = step == self._step + 1
@@ -742,19 +665,19 @@ class _Events:
         return found
 
     def _follows(self, name: str) -> bool:
-        """Tells whether a tensor that is bad for the first time is so because others are."""
+        """Tells whether a tensor that is bad for the first time is so because of other bad tensors."""
         if (GRADIENTS + name, 0) in self._now:
             return True
         sources = [key for key in self._inputs(name) if key[0] != name]
         if any(key in self._now or (key in self._before and self._outlives(key[0])) for key in sources):
             return True
-        if name.startswith(GRADIENTS) or not sources:  # parameters, and what nothing is known about
+        if name.startswith(GRADIENTS) or not sources:  # parameters, and nodes without known inputs
             return self._spreads or self._spread
         return self._spread and any(self._outlives(node) for node, _ in self._before)
 
 
 def _is_overflow(hit: ClientHit) -> bool:
-    """Returns what kept a condition from being judged is no hit of it, but a NaN or Inf all the same."""
+    """NaN or Inf that blocks a condition is no hit of that condition, but counts here all the same."""
     result = hit.result
     return result.verdict is Verdict.BLOCKED or (result.verdict is Verdict.FINDING and result.condition in OVERFLOW)
 
@@ -781,7 +704,6 @@ def _values_bytes(row: FlightRow) -> int:
 
 
 def _strip(kept: RecordedStep) -> int:
-    """Lets go of the values of a step; returns their bytes."""
     freed = kept.nbytes - ROW_BYTES * len(kept.rows)
     if freed:
         kept.rows = [replace(row, values=None) if row.values is not None else row for row in kept.rows]
@@ -794,10 +716,7 @@ def _left_out_words(kept: RecordedStep) -> str:
 
 
 def _squeeze(kept: RecordedStep, most: int) -> int:
-    """Lets go of what does not fit, the least important first: values, then rows but for one.
-
-    Returns the bytes that are left.
-    """
+    """Drops what does not fit, the least important first: values, then rows except one; returns the bytes left."""
     places = sorted(list(kept.by_importance())[: max(most // ROW_BYTES, 1)])
     kept.left_out = len(kept.rows) - len(places)
     new = {place: number for number, place in enumerate(places)}

@@ -1,7 +1,4 @@
-"""Counts what forked processes record: only the process that they were forked from speaks with the debugger.
-
-The counts lie in memory that all of them share. A forked process never talks to gRPC, whose threads are not there.
-"""
+"""Counts the recordings of forked processes in shared memory: only their parent speaks with the debugger."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from tui_debugger.live.wire import Unrecorded
 FORKED: Final = "tensors that forked processes recorded"
 _PLACES: Final = 256
 _PLACE: Final = struct.Struct("<QQ48s")
-"""The count of a process, the step in which it recorded first, and the name of that tensor.
+"""The count of a process, the step of its first recording, and the name of that tensor.
 
-Two processes that share a place may count a tensor less; a place that was written to never becomes 0 again.
+Processes that share a place may lose counts; a place that was written to never becomes 0 again.
 """
 
 
 class ForkedCounts:
-    """Tensors that forked processes recorded. To be made before they are forked."""
+    """Tensors that forked processes recorded. Make it before forking."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
@@ -32,7 +29,6 @@ class ForkedCounts:
             self._memory = mmap.mmap(-1, _PLACES * _PLACE.size)
 
     def add(self, name: str, step: int) -> None:
-        """Counts a tensor of this process, which was forked."""
         if self._memory is None:
             return
         at = os.getpid() % _PLACES * _PLACE.size
@@ -42,7 +38,6 @@ class ForkedCounts:
         _PLACE.pack_into(self._memory, at, count + 1, first, example)
 
     def all(self) -> Sequence[Unrecorded]:
-        """Returns one line about all of them; none where nothing was recorded."""
         places = [] if self._memory is None else list(_PLACE.iter_unpack(self._memory))
         used = sorted((first, example, count) for count, first, example in places if count)
         if not used:

@@ -1,7 +1,4 @@
-"""The watchpoints a debugger sent, at work: what has to be measured of a tensor, and what they say about it.
-
-The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.evaluate`` judges it.
-"""
+"""Applies the watchpoints that a debugger sent: what to measure of a tensor, and their results, as offline."""
 
 from __future__ import annotations
 
@@ -25,13 +22,9 @@ _GRAPH_SEPARATOR = "/"
 
 
 class StepMemory:
-    """The facts that expressions name besides a tensor: the step, the rank, and its statistics of the step before.
+    """What expressions use besides a tensor: the step (-1: unknown), the rank, and its previous statistics.
 
-    It outlives lists of watchpoints. Of a tensor that comes several times in a step the last one counts.
-
-    Attributes:
-        step: the number of the step that is judged, -1 where that is not known.
-        rank: number of the process; None where that is not known.
+    It outlives lists of watchpoints. If a tensor comes several times in a step, the last one counts.
     """
 
     def __init__(self, rank: int | None = None) -> None:
@@ -42,41 +35,34 @@ class StepMemory:
         self._known: set[tuple[str, int]] = set()
 
     def first(self, name: str, slot: int) -> bool:
-        """Tells whether a tensor was not there in any step before this one, as far as expressions looked at it."""
+        """Tells whether no earlier step had a tensor, as far as expressions looked at it."""
         return (name, slot) not in self._known
 
     def previous(self, name: str, slot: int) -> PreviousStats:
-        """Returns the statistics of a tensor at the step before."""
         stats = self._before.get((name, slot))
         return PreviousStats("none" if stats is None else "ok", stats)
 
     def keep(self, name: str, slot: int, record: Record) -> None:
-        """Takes the statistics of a tensor for the step after this one."""
         if record.stats is not None:
             self._now[name, slot] = record.stats
 
     def next_step(self) -> None:
-        """The step is over; who calls this also sets the number of the next one."""
+        """The step is over; the caller also sets the number of the next one."""
         self._known |= self._now.keys()
         self._before, self._now = self._now, {}
 
 
 class ClientJudge:
-    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known.
-
-    Attributes:
-        patience: for how long what held; None: what holds is a finding at once.
-        memory: what expressions ask for besides a tensor; without it they ask in vain.
-    """
+    """The watchpoints on each tensor; looking up a known name costs one dictionary access."""
 
     def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
-        """Watches nodes by their full names; ``watched`` makes this of what came over the wire."""
+        """Watches nodes by their full names; ``watched`` makes a judge from the debugger's list."""
         self._by_name: dict[str, list[Watchpoint]] = {}
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, RequiredStats] = {}
         self._nodes: dict[str, tuple[str, int]] = {}
-        self.patience: ConsecutiveSteps | None = None
-        self.memory: StepMemory | None = None
+        self.patience: ConsecutiveSteps | None = None  # None: a condition that holds is a finding at once
+        self.memory: StepMemory | None = None  # None: expressions on previous statistics cannot be judged
         for watchpoint, names in watchpoints:
             for name in names:
                 self.add(watchpoint, name)
@@ -90,26 +76,21 @@ class ClientJudge:
         self._needs.clear()
 
     def know(self, name: str, kind: str, category: int) -> None:
-        """Takes the operator type of a node, and its ``model.Category`` (-1: not known), for expressions."""
+        """Takes the operator type of a node, and its ``model.Category`` (-1: unknown), for expressions."""
         known = self._nodes.get(name, ("", -1))
         self._nodes[name] = (kind or known[0], category if category >= 0 else known[1])
 
     def __bool__(self) -> bool:
-        """Tells whether anything is watched."""
         return bool(self._by_name or self._scopes)
 
     def watchpoints(self, name: str) -> Sequence[Watchpoint]:
-        """The watchpoints on a node, by id, each once."""
         found = list(self._by_name.get(name, ()))
         if self._scopes:
             found += [each for scope, each in self._scopes if name.startswith(scope) and each not in found]
         return sorted(found, key=lambda each: each.id)
 
     def need(self, name: str) -> RequiredStats | None:
-        """Returns what a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
-
-        The statistics of the step before are no part of it: those are remembered here.
-        """
+        """What a record of this node's tensors must hold, without previous statistics; None when it is not watched."""
         if name not in self._needs:
             found = self.watchpoints(name)
             if not found:
@@ -121,7 +102,6 @@ class ClientJudge:
         return self._needs[name]
 
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
-        """Returns what the watchpoints on a node say about one of its tensors: see ``evaluate``, for many at once."""
         (found,) = self.evaluate([(name, record)], initial=initial)
         return found
 
@@ -133,18 +113,12 @@ class ClientJudge:
         initial: bool = False,
         covered_only: bool = False,
     ) -> list[list[WatchResult]]:
-        """Judges tensors, all at once.
+        """Judges tensors, all at once; returns the results for each tensor by watchpoint id.
 
-        A comparison with a step before which there was nothing to compare with is nothing to report.
-
-        Args:
-            tensors: (node, record that is made for at least ``need(node)``) of each, in the order of time.
-            slots: output slot of each; all are 0 when there are none.
-            initial: no step has run: only the condition on initial values is judged.
-            covered_only: records may hold less; watchpoints that need more than a record holds leave it out.
-
-        Returns:
-            For each tensor what the watchpoints on its node say about it, by watchpoint id.
+        ``tensors`` are (node, record that covers at least ``need(node)``), in the order of time, with output ``slots``
+        (all 0 when empty). ``initial``: no step has run: only conditions on initial values are judged.
+        ``covered_only``: watchpoints that need more than a record holds leave it out. A comparison without a previous
+        tensor is not reported.
         """
         first = np.ones(len(tensors), np.bool_)
         if not initial and any(needs(each).previous_stats for each in self._watchpoints_of(tensors)):
@@ -172,9 +146,9 @@ class ClientJudge:
     def _with_previous(
         self, tensors: Sequence[tuple[str, Record]], slots: Sequence[int]
     ) -> tuple[list[tuple[str, Record]], Mask]:
-        """Puts beside records the statistics of the step before; tells which tensors are new, as far as that is known.
+        """Adds the statistics of the step before to records; also returns which tensors are new.
 
-        Where nothing is remembered it cannot be said what was before, and that is a doubt.
+        Without ``memory`` nothing is known about the step before, which counts as a doubt.
         """
         found: list[tuple[str, Record]] = []
         first = np.ones(len(tensors), np.bool_)
@@ -203,7 +177,6 @@ class ClientJudge:
     def _rows_by_watchpoint(
         self, tensors: Sequence[tuple[str, Record]], *, covered_only: bool
     ) -> list[tuple[Watchpoint, list[int]]]:
-        """Returns which of some tensors each watchpoint judges, by watchpoint id."""
         known: dict[str, Sequence[Watchpoint]] = {}
         rows: dict[int, tuple[Watchpoint, list[int]]] = {}
         for row, (name, record) in enumerate(tensors):
@@ -221,7 +194,6 @@ class ClientJudge:
 
 
 def _measured(watchpoint: Watchpoint) -> RequiredStats:
-    """Returns what has to be measured of a tensor for a watchpoint."""
     return replace(needs(watchpoint), previous_stats=False)
 
 
@@ -230,9 +202,9 @@ def _in_a_row(watchpoint: Watchpoint) -> int:
 
 
 EXCUSED: Final = 20
-"""The number of steps in a row that may have a reason why nothing changed; later ones count all the same.
+"""The number of steps in a row in which "nothing changed" may be excused; later ones count all the same.
 
-A gradient scaler that halves its scale whenever it leaves a step out has come down to a millionth by then.
+A gradient scaler that halves its scale whenever it skips a step has come down to a millionth by then.
 """
 
 
@@ -241,20 +213,20 @@ def _never(_: str, __: WatchResult) -> bool:
 
 
 class ConsecutiveSteps:
-    """For how many steps in a row something held, where a watchpoint asks for several (``in_a_row``).
+    """Counts in how many steps in a row a condition held, for watchpoints with ``in_a_row``.
 
-    A step in which the tensor was not seen neither counts nor ends the row. One in which nothing was to happen (an
-    optimizer that left the step out, an expert that got nothing) is excused: only ``EXCUSED`` of them are a finding.
+    A step without the tensor neither counts nor ends the row. A step in which nothing was to happen (an optimizer that
+    skipped the step, an expert without input) is excused: only ``EXCUSED`` of them are a finding.
     """
 
     def __init__(self, excused: Callable[[str, WatchResult], bool] = _never) -> None:
-        """``excused``: whether there is a reason why nothing else was to be expected of a node in this step."""
+        """``excused`` tells whether a node had a reason not to change in this step."""
         self._excused = excused
         self._held: dict[tuple[str, Watchpoint], tuple[int, int]] = {}
         self._now: dict[tuple[str, Watchpoint], tuple[int, int]] = {}
 
     def stands(self, name: str, watchpoint: Watchpoint, result: WatchResult) -> bool:
-        """Tells whether what a watchpoint says of a node is a finding by now. May be asked several times in a step."""
+        """Tells whether a result on a node is a finding by now. May be asked several times in a step."""
         excused, in_a_row = self._excused(name, result), _in_a_row(watchpoint)
         if in_a_row <= 1 and not excused:
             return True
@@ -265,7 +237,7 @@ class ConsecutiveSteps:
         return count >= in_a_row or excuses >= EXCUSED
 
     def next_step(self, seen: Iterable[str]) -> None:
-        """The step is over. What did not hold any more on nodes that were seen begins anew."""
+        """The step is over: counts of ``seen`` nodes whose condition did not hold any more start again."""
         if self._held:
             names = set(seen)
             self._held = {key: counts for key, counts in self._held.items() if key[0] not in names}
@@ -274,14 +246,9 @@ class ConsecutiveSteps:
 
 
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> ClientJudge:
-    """The watchpoints that came over the wire, on the nodes that there are.
+    """The watchpoints from the debugger, on the present nodes; unknown conditions are left out.
 
-    A node is meant by its full name, by its full name behind a graph's name, or by the last component of it: the last
-    is how MindSpore's client finds parameters. Conditions that are not known here are left out.
-
-    Args:
-        watchpoints: the whole list.
-        names: nodes of the graph that was sent.
+    A node is named by its full name, with or without graph, or by its last component, as MindSpore's client does.
     """
     known = set(names)
     last = _last_components(known)
@@ -301,7 +268,7 @@ def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Cl
 
 
 def resolve(name: str, known: Iterable[str], last: dict[str, str] | None = None) -> str:
-    """The name of a node of this graph that a debugger means by a name; the name itself when there is none."""
+    """The node of this graph that a debugger means by a name; the name itself when there is none."""
     names = known if isinstance(known, set | frozenset | dict) else set(known)
     if name in names:
         return name
@@ -313,7 +280,6 @@ def resolve(name: str, known: Iterable[str], last: dict[str, str] | None = None)
 
 
 def _last_components(names: Iterable[str]) -> dict[str, str]:
-    """Names by their last component, where that is enough to tell them apart."""
     found: dict[str, str] = {}
     twice: set[str] = set()
     for name in names:
@@ -325,7 +291,7 @@ def _last_components(names: Iterable[str]) -> dict[str, str]:
 
 
 def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
-    """A watchpoint that came over the wire as offline checks know it; None for a condition that is not known."""
+    """A watchpoint from the debugger in the form of offline checks; None for an unknown condition."""
     condition = _by_wire().get(remote.condition)
     if condition is None:
         return None
@@ -349,5 +315,5 @@ def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
 
 @lru_cache(maxsize=1)
 def _by_wire() -> dict[int, Condition]:
-    """Conditions by their number on the wire. Those that share one differ in what they are meant for only."""
+    """Conditions by their number on the wire; of several with one number the first."""
     return {condition.wire: condition for condition in reversed(tuple(CONDITIONS.values()))}

@@ -1,4 +1,4 @@
-"""Says which run a process belongs to: the processes that one launcher started train together."""
+"""Tells which run a process belongs to: the processes that one launcher started train together."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from collections.abc import Mapping
 from typing import Final
 
 _TOGETHER: Final = (("TORCHELASTIC_RUN_ID",), ("PMIX_NAMESPACE",), ("OMPI_MCA_ess_base_jobid",))
-"""Variables that hold the same for all processes of a run, and nowhere else on their machines at that time."""
+"""Variables that are equal for all processes of a run, and for no other run on their machines at that time."""
 _STEP: Final = ("SLURM_JOB_ID", "SLURM_STEP_ID")
-"""A script of a job may start several trainings; those that ``srun`` starts are one step of it."""
+"""A job's script may start several trainings; the processes of one ``srun`` are one step of the job."""
 _MEETING: Final = ("MASTER_ADDR", "MASTER_PORT")
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LONGEST: Final = 150
 
 
 def run_of(variables: Mapping[str, str], host: str) -> str:
-    """The same text for all processes of a run, another one for another run; empty where no launcher is known.
-
-    Args:
-        variables: the environment.
-        host: the name of this machine.
-    """
+    """A text that all processes of a run share, and no other run; empty without a known launcher."""
     meeting = [variables.get(name, "") for name in _MEETING]
     if all(meeting):  # torchrun, accelerate, deepspeed, mp.spawn with environment variables
         place = f"{host} " if meeting[0] in _LOCAL else ""

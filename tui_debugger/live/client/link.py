@@ -1,10 +1,9 @@
-"""The connection of a training to a debugger: its address, its calls, and the one line that people see of it.
+"""The connection of a training to a debugger: its address, its calls, and its messages to the user.
 
 Every call ends: answered, timed out, or given up. It is begun in one thread and waited for in another.
 
-``WaitCMD`` may take as long as people think. What tells a thinking person from a dead or frozen debugger is that the
-debugger still answers heartbeats, which ``Keeper`` sends meanwhile: when it does not, it calls ``fail``, and the call
-that is under way ends.
+``WaitCMD`` may take as long as the user thinks. To tell that from a dead or frozen debugger, ``Keeper`` sends
+heartbeats meanwhile: when they are not answered, it calls ``fail``, which ends the waiting call.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class Notice:
         self._last = ""
 
     def __call__(self, text: str) -> None:
-        """Says something."""
         if text == self._last:
             return
         self._last = text
@@ -63,9 +61,9 @@ class LinkSettings:
 
     Attributes:
         address: ``host:port`` or ``unix:/path``; empty: there is none, and nothing is started.
-        token: shown to the debugger with every call; may be empty.
-        timeout: seconds after which a debugger that cannot be reached, or gives no sign of life, is given up.
-        trusted: certificates in PEM that vouch for the debugger; empty: those that gRPC knows; None: not encrypted.
+        token: sent with every call; may be empty.
+        timeout: seconds after which a debugger that cannot be reached, or does not answer, is given up.
+        trusted: certificates in PEM that vouch for the debugger; empty: those of gRPC; None: not encrypted.
         tls_name: the name in its certificate, where that is not the address.
     """
 
@@ -79,20 +77,12 @@ class LinkSettings:
 def settings(
     address: str | None = None, *, timeout: float = TIMEOUT, environment: Mapping[str, str] | None = None
 ) -> LinkSettings:
-    """The address given, else that of the environment (``TDBG_HOST``, ``TDBG_PORT``), else none.
+    """The given address, else that of the environment (``TDBG_HOST``, ``TDBG_PORT``), else none.
 
     Either variable alone is enough: the port is 50051 and the host 127.0.0.1 unless given. ``TDBG_HOST`` may be
-    ``unix:/path``. ``TDBG_TOKEN`` is the token; ``TDBG_TLS_CA`` and ``TDBG_TLS_NAME`` are about TLS.
-
-    Args:
-        address: ``host:port``, ``host``, ``[::1]:port`` or ``unix:/path``; empty: off, whatever the environment says.
-        timeout: see ``LinkSettings``.
-        environment: instead of ``os.environ``.
-
-    A wrong address in the environment is reported in one line, and counts as not set.
-
-    Raises:
-        TdbgError: ``address`` is none.
+    ``unix:/path``. ``TDBG_TOKEN`` is the token; ``TDBG_TLS_CA`` and ``TDBG_TLS_NAME`` are about TLS. An empty
+    ``address`` switches off, whatever the environment says. A wrong address in the environment is reported in one line,
+    and counts as not set; a wrong ``address`` raises TdbgError.
     """
     variables = os.environ if environment is None else environment
     if timeout <= 0:
@@ -103,18 +93,14 @@ def settings(
         return replace(found, address=_checked(address.strip()), trusted=_trusted(variables))
     try:
         return replace(found, address=_checked(_from_environment(variables)), trusted=_trusted(variables))
-    except TdbgError as error:  # set for a whole cluster, perhaps: no reason for a training not to start
+    except TdbgError as error:  # maybe set for a whole cluster: the training has to start anyway
         about = "" if error.what.startswith(TLS_CA) else f"{HOST} and {PORT} are "
         Notice()(f"{about}{error.what} ({error.where}); training goes on without a debugger")
         return found
 
 
 def _trusted(variables: Mapping[str, str]) -> bytes | None:
-    """Returns the certificates that vouch for the debugger; empty: those that gRPC knows; None: not encrypted.
-
-    Raises:
-        TdbgError: they cannot be read. Nothing is ever sent openly that should have been encrypted.
-    """
+    """See ``LinkSettings.trusted``; TdbgError if unreadable: data is never sent openly instead of encrypted."""
     path = variables.get(TLS_CA, "")
     if not path:
         return None
@@ -172,28 +158,21 @@ def _split(address: str) -> tuple[str, str]:
 _QUEUED: Final = 2
 """Messages of a stream that wait to be sent: 6 MiB."""
 _SLICE: Final = 0.2
-"""Seconds that are waited at once."""
+"""Seconds of one wait."""
 
 
 class ProtocolCall:
-    """One call: begun and cancelled in the thread that makes calls, waited for elsewhere.
-
-    Attributes:
-        done: it is answered, has failed or was given up.
-        reply: None when it failed; ``failure`` says how, as far as gRPC knows.
-    """
+    """One call: begun and cancelled in the thread that makes calls, waited for elsewhere."""
 
     def __init__(self, name: str, request: Any, limit: float | None) -> None:
-        """Not begun yet. ``limit``: seconds after which gRPC gives it up; None: never."""
         self.name, self.limit = name, limit
-        self.done = threading.Event()
-        self.reply: Any = None
-        self.failure: Any = None
+        self.done = threading.Event()  # answered, failed or given up
+        self.reply: Any = None  # None when the call failed
+        self.failure: Any = None  # the error, as far as gRPC knows
         self._request = request
         self._call: Any = None
 
     def begin(self, method: Any, headers: Any) -> None:
-        """Sends the request."""
         if self.done.is_set():
             return
         try:
@@ -210,10 +189,7 @@ class ProtocolCall:
         self.give_up()
 
     def wait(self, limit: float | None) -> bool:
-        """Waits until it is done; whether it is.
-
-        In slices: a signal that comes between the last look for one and the wait itself would not end it.
-        """
+        """Waits at most ``limit`` seconds until it is done; in slices, because a signal would not end one long wait."""
         end = None if limit is None else time.monotonic() + limit
         while not self.done.wait(_SLICE):
             if end is not None and time.monotonic() > end:
@@ -221,13 +197,11 @@ class ProtocolCall:
         return True
 
     def give_up(self) -> None:
-        """Ends the wait of the caller."""
         if isinstance(self._request, MessageStream):
             self._request.end()
         self.done.set()
 
     def cancel(self) -> None:
-        """Ends the call."""
         if self._call is not None:
             self._call.cancel()
 
@@ -241,7 +215,7 @@ class MessageStream(Iterator[Any]):
         self._ended = False
 
     def put(self, message: Any, limit: float) -> bool:
-        """Hands one over; False when there was no room for ``limit`` seconds, or nobody takes any."""
+        """Hands over a message; False when there was no room for ``limit`` seconds, or the stream has ended."""
         with self._changed:
             room = self._changed.wait_for(lambda: self._ended or len(self._waiting) < _QUEUED, limit)
             if not room or self._ended:
@@ -251,13 +225,11 @@ class MessageStream(Iterator[Any]):
             return True
 
     def end(self) -> None:
-        """There are no more."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def __next__(self) -> Any:
-        """The next message, as soon as there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or bool(self._waiting))
             if not self._waiting:
@@ -272,7 +244,7 @@ SESSION_HEADER: Final = "tdbg-session"
 LARGEST_REPLY: Final = 64 << 20
 """Bytes of a reply: a watchpoint on some hundred thousand nodes."""
 _LAST_ANSWER: Final = 12
-"""Time-outs to wait for the answer to a stream: the debugger may have to write down what it got."""
+"""Time-outs to wait for the answer to a stream: the debugger may have to write the data to disk."""
 _CLOSING: Final = 1.0
 """Seconds to wait for a channel to close."""
 
@@ -282,7 +254,7 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", LARGEST_REPLY),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),  # a proxy of the environment is for downloads
-    ("grpc.use_local_subchannel_pool", 1),  # a new channel tries at once, whatever an older one has seen
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel tries at once, without the back-off of an older one
 )
 
 
@@ -295,29 +267,23 @@ def _channel(grpc: Any, settings: LinkSettings) -> Any:
 
 
 class LinkLostError(Exception):
-    """The debugger is gone, frozen, or says things that make no sense.
-
-    Attributes:
-        refused: it does not want this client: no use trying again soon.
-    """
+    """The debugger is gone, frozen, or answers nonsense; ``refused``: it rejects this client for good."""
 
     def __init__(self, reason: str, *, refused: bool = False) -> None:
-        """``reason`` follows the words "the debugger"."""
         super().__init__(reason)
         self.refused = refused
 
 
 class InterruptedWait(BaseException):
-    """A signal handler raised something while a call was waited for: ``cause`` belongs to the training."""
+    """A signal handler raised ``cause``, which belongs to the training, while a call was waited for."""
 
     def __init__(self, cause: BaseException) -> None:
-        """Carries ``cause`` past everything that handles errors of the connection."""
         super().__init__()
         self.cause = cause
 
 
 class DebuggerLink:
-    """A channel and the calls on it. One call of the protocol at a time, beside heartbeats from another thread.
+    """A channel and the calls on it. One call of the protocol at a time, besides heartbeats from another thread.
 
     A thread of its own makes the calls: in the main thread a signal handler may raise in the middle of gRPC's
     bookkeeping, after which closing the channel waits for ever.
@@ -331,7 +297,7 @@ class DebuggerLink:
         self.opened = time.monotonic()
         self.lost = threading.Event()
         self._error: LinkLostError | None = None
-        self._lock = threading.RLock()  # a signal handler of the training may close what it interrupts
+        self._lock = threading.RLock()  # reentrant: a signal handler of the training may call close
         self._exchange: ProtocolCall | None = None
         self._line: MessageStream | None = None
         self._line_call: Any = None
@@ -348,7 +314,7 @@ class DebuggerLink:
     def _open_line(self) -> None:
         line = self._line
         if line is not None and not self.lost.is_set():
-            with contextlib.suppress(Exception):  # what is wrong shows in the calls that matter
+            with contextlib.suppress(Exception):  # errors show in the other calls
                 self._line_call = self._method("SendHeartbeat", line=True).future(line, metadata=self._headers)
 
     def _method(self, name: str, *, line: bool = False) -> Any:
@@ -361,17 +327,10 @@ class DebuggerLink:
         )
 
     def call(self, name: str, message: Any, *, patient: bool = False, limit: float | None = None) -> Any:
-        """One request, one reply; None when there is none within ``limit``.
+        """One request, one reply; None when there is none within ``limit`` seconds, which keeps the connection.
 
-        Args:
-            name: of the call.
-            message: the request.
-            patient: wait as long as the debugger gives signs of life.
-            limit: seconds after which no reply is wanted any more; the connection stays as it is.
-
-        Raises:
-            LinkLostError: no reply, for any reason.
-            InterruptedWait: from a signal handler.
+        ``patient``: wait as long as the debugger answers heartbeats. LinkLostError: no reply, for any reason.
+        InterruptedWait: from a signal handler.
         """
         exchange = ProtocolCall(name, message, None if patient or limit is not None else self.timeout)
         try:
@@ -381,7 +340,7 @@ class DebuggerLink:
             self._end(exchange)
 
     def stream(self, name: str, requests: Iterable[Any]) -> Any:
-        """Many requests, one reply. They are made while they are sent, no more than a few ahead. Raises as ``call``."""
+        """Many requests, one reply. Requests are made while they are sent, a few ahead. Raises as ``call``."""
         feed = MessageStream()
         exchange = ProtocolCall(name, feed, None)
         try:
@@ -397,7 +356,7 @@ class DebuggerLink:
             self._end(exchange)
 
     def heartbeat(self, limit: float) -> LinkLostError | None:
-        """Tells whether the debugger answers, from any thread but the main one: None, or what is wrong."""
+        """Tells whether the debugger answers, from any thread but the main one: None, or the error."""
         if self._line is not None:
             self._line.put(messages.heartbeat(), 0.0)
         try:
@@ -415,21 +374,20 @@ class DebuggerLink:
     def hold_line(self) -> None:
         """Holds a line of heartbeats open: when it breaks, a debugger knows at once that this process is gone.
 
-        Only that: the debugger may also refuse to take more than one heartbeat a call, as that of MindSpore does.
+        The line is not needed otherwise: MindSpore's debugger takes only one heartbeat a call.
         """
         if self._line is None:
             self._line = MessageStream()
-            for _ in range(2):  # the second one says that this is a line
+            for _ in range(2):  # the second heartbeat marks the call as a line
                 self._line.put(messages.heartbeat(), 0.0)
             self._work.put(self._open_line)
 
     def waiting(self) -> float:
-        """Seconds that the call under way has been waited for; 0 when there is none."""
         since = self._waiting_since
         return 0.0 if since is None else time.monotonic() - since
 
     def fail(self, error: LinkLostError) -> None:
-        """Gives the connection up, from any thread: the call under way ends. The first reason counts."""
+        """Gives the connection up, from any thread: the present call ends. The first reason counts."""
         with self._lock:
             self._error = self._error or error
             self.lost.set()
@@ -441,7 +399,7 @@ class DebuggerLink:
             self._work.put(exchange.cancel)
 
     def close(self) -> None:
-        """Gives it up and closes the channel; waits for that shortly. Idempotent."""
+        """Gives up and closes the channel; waits for that shortly. Idempotent."""
         self.fail(LinkLostError("was let go"))
         self._work.put(None)
         if threading.current_thread() is not self._hands:
@@ -456,7 +414,6 @@ class DebuggerLink:
         self._work.put(lambda: exchange.begin(self._calls[exchange.name], self._headers))
 
     def _end(self, exchange: ProtocolCall) -> None:
-        """Marks the call as over, successful or not."""
         with self._lock:
             self._exchange = None
         if not exchange.done.is_set():
@@ -496,7 +453,6 @@ class DebuggerLink:
         return self._reply(exchange, 0.0) if answered else None
 
     def _meaning(self, failure: Any) -> LinkLostError:
-        """Returns what a failed call says about the debugger."""
         if not isinstance(failure, self._grpc.RpcError):
             return LinkLostError(_GONE)
         code, codes = failure.code(), self._grpc.StatusCode
@@ -515,7 +471,6 @@ class DebuggerLink:
             raise self._error or LinkLostError(_GONE)
 
     def _run(self) -> None:
-        """Makes the calls until the channel is to be closed."""
         for job in iter(self._work.get, None):
             job()
         with contextlib.suppress(Exception):

@@ -2,7 +2,7 @@
 
 Categories follow from names and types as in MindSpore's graphs (see ``graph.categories``): operators below
 ``Gradients/`` are gradients, operators of an activation's type are activations, and parameters that an optimizer's
-update operator takes are weights.
+update operator reads are weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _LAST_NUMBER = 49
 
 
 def type_number(dtype: str) -> int:
-    """``DataType`` of an element type by name; 0 where there is none."""
     return _numbers().get(dtype, 0)
 
 
@@ -38,7 +37,7 @@ def _numbers() -> dict[str, int]:
 
 
 SPOKEN: Final = b"2.3.0"
-"""``ms_version``: the last version of MindSpore that spoke this protocol. ``client`` says who really speaks."""
+"""``ms_version``: the last version of MindSpore that spoke this protocol; ``client`` names the real program."""
 ALIVE: Final = b"Debugger is alive"
 PERIOD: Final = 30
 """Seconds between heartbeats, as announced."""
@@ -48,15 +47,7 @@ _FLOAT32_MAX: Final = 3.4028234663852886e38
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The content of every ``Metadata`` of this process.
-
-    Attributes:
-        identity: of the framework.
-        session: random, the same as long as the process lives.
-        host: name of this machine.
-        pid: of this process.
-        run: see ``launch.run_of``.
-    """
+    """The content of every ``Metadata`` of this process; ``session`` is random per process, ``run`` see ``run_of``."""
 
     identity: Identity
     session: str
@@ -78,16 +69,9 @@ def metadata(
 ) -> Any:
     """Tells where a training stands.
 
-    Args:
-        process: who.
-        step: the step that ended last (or that ``node`` belongs to), -1 before the first. ``cur_step`` is what
-            MindSpore's client says from 1.6 on: 0 before and after the first step.
-        node: full name of the node it stands at.
-        graphs: number of graphs, for ``SendMetadata``.
-        done: the training is over.
-        cause: what ended it before its time; empty: nothing.
-        unrecorded: what could not be recorded so far.
-        notes: of steps that ended, as far as nothing was said of them.
+    ``step`` ended last (or ``node`` belongs to it); -1 before the first. ``cur_step`` is what MindSpore's client says
+    from 1.6 on: 0 before and after the first step. ``graphs`` is their number, for ``SendMetadata``. ``notes`` are
+    those of ended steps that were not sent yet.
     """
     who = process.identity
     features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
@@ -137,12 +121,11 @@ def _set_note(message: Any, value: Note) -> None:
 
 
 def heartbeat() -> Any:
-    """A sign of life."""
     return wire.message("Heartbeat")(message=ALIVE, period=PERIOD)
 
 
 def graph_chunks(graphs: Sequence[bytes]) -> Iterator[Any]:
-    """Graphs in chunks; with several, the last chunk of each is marked."""
+    """Graphs in chunks; with several graphs, the last chunk of each is marked."""
     chunk = wire.message("Chunk")
     for graph in graphs:
         for start in range(0, max(len(graph), 1), wire.CHUNK):
@@ -152,7 +135,7 @@ def graph_chunks(graphs: Sequence[bytes]) -> Iterator[Any]:
 
 
 def hit_messages(hits: Iterable[ClientHit], watchpoints: Mapping[int, RemoteWatchpoint]) -> Iterator[Any]:
-    """Hits; those of a watchpoint that is no longer there are left out."""
+    """Messages of hits; hits of removed watchpoints are left out."""
     for hit in hits:
         watchpoint = watchpoints.get(hit.result.watchpoint)
         if watchpoint is not None:
@@ -196,7 +179,7 @@ def _set_quantities(param: Any, result: ParamResult) -> None:
 
 
 def base(meta: TensorMeta | None) -> Any:
-    """Type and shape of a tensor; of one that is not there, what MindSpore's client says then."""
+    """Type and shape of a tensor; a missing tensor is described as by MindSpore's client."""
     message = wire.message("TensorBase")
     if meta is None:
         return message(data_type=0, shape=[0], data_size=0)
@@ -204,7 +187,6 @@ def base(meta: TensorMeta | None) -> Any:
 
 
 def summary(found: tuple[TensorMeta, TensorStats | None] | None) -> Any:
-    """Type, shape and statistics of a tensor."""
     message = wire.message("TensorSummary")()
     message.tensor_base.CopyFrom(base(found[0] if found else None))
     if found is None or found[1] is None:
@@ -234,7 +216,6 @@ def _single(value: float | None, absent: float) -> float:
 
 
 def asked(view: Any) -> list[RemoteTensor]:
-    """The tensors of a view command."""
     return [
         RemoteTensor(_text(each.node_name), _slot(each.slot), each.iter == _PREVIOUS, each.truncate)
         for each in view.tensors
@@ -242,7 +223,7 @@ def asked(view: Any) -> list[RemoteTensor]:
 
 
 def tensor_messages(tensor: RemoteTensor, value: ClientValue | None) -> Iterator[Any]:
-    """One tensor in chunks. One of no bytes still has a message, which says its type and shape."""
+    """One tensor in chunks. An empty tensor still has a message with its type and shape."""
     message = wire.message("TensorProto")
     about = {"node_name": tensor.node.encode(), "slot": str(tensor.slot).encode(), "truncate": tensor.truncate}
     about["iter"] = _PREVIOUS if tensor.previous else b""
@@ -259,7 +240,7 @@ def tensor_messages(tensor: RemoteTensor, value: ClientValue | None) -> Iterator
 
 
 def cut(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
-    """The same bytes in pieces of one size; the last may be smaller, none is empty."""
+    """The same bytes in pieces of one size; the last piece may be smaller, no piece is empty."""
     kept = bytearray()
     for chunk in chunks:
         view = memoryview(chunk).cast("B") if len(chunk) else memoryview(b"")
@@ -280,7 +261,6 @@ def cut(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
 
 
 def watchpoint_of(command: Any) -> RemoteWatchpoint:
-    """The watchpoint of a set command."""
     condition = command.watch_condition
     return RemoteWatchpoint(
         command.id,
@@ -292,7 +272,6 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
 
 
 def text_of(value: bytes) -> str:
-    """Text from the wire."""
     return value.decode("utf-8", "replace")
 
 
@@ -306,11 +285,11 @@ def _slot(value: bytes) -> int:
 GRADIENTS: Final = "Gradients/"
 """The beginning of the full names of gradients."""
 ACTIVATION: Final = "Activation"
-"""Operator type of an activation of which nothing more is known."""
+"""Operator type of an activation of unknown kind."""
 UPDATE: Final = "WeightUpdate"
-"""Operator type of what updates weights: inputs are pairs of a weight and its gradient. It has no values."""
+"""Operator type of weight updates: inputs are pairs of a weight and its gradient. It has no values."""
 ITEM: Final = "TupleGetItem"
-"""Operator type of what takes one output of a node that has several."""
+"""Operator type of taking one output of a node that has several."""
 GRAPH_NAME: Final = "kernel_graph_0"
 TENSOR: Final = 14
 """``DataType`` of a tensor."""
@@ -322,10 +301,7 @@ Slot = tuple[str, Sequence[int]]
 
 
 class GraphBuilder:
-    """One graph while it grows. Nodes are numbered in the order in which they come: the order of execution.
-
-    An input that is not (or not yet) a node or parameter of the graph stays unknown.
-    """
+    """Builds one graph. Nodes are numbered in the order in which they come; unknown inputs stay unknown."""
 
     def __init__(self) -> None:
         self._graph: Any = wire.message("GraphProto")(name=GRAPH_NAME.encode(), root_name=b"0")
@@ -333,12 +309,9 @@ class GraphBuilder:
         self._inputs: list[tuple[Any, Sequence[str]]] = []
 
     def add_parameter(self, name: str, slot: Slot, placement: str = "") -> None:
-        """A parameter: weight, optimizer state or input of the graph. The first one of a name counts.
+        """A weight, optimizer state or graph input; only the first of a name counts.
 
-        Args:
-            name: its bare name.
-            slot: type and shape of what this process has.
-            placement: which part of a larger tensor that is, in words.
+        ``slot`` describes what this process has; ``placement`` says in words which part of a larger tensor that is.
         """
         if name in self._keys:
             return
@@ -349,7 +322,7 @@ class GraphBuilder:
             parameter.placement = placement.encode()
 
     def add_constant(self, name: str, value: bool | float | str | Sequence[int]) -> None:
-        """A value that the program wrote down: a number, or words for anything else. The first of a name counts."""
+        """A value from the program: a number, or words for anything else. Only the first of a name counts."""
         if name in self._keys:
             return
         self._keys[name] = name.encode()
@@ -375,15 +348,11 @@ class GraphBuilder:
         *,
         ranks: Sequence[int] = (),
     ) -> None:
-        """An operator or module. The first one of a name counts.
+        """An operator or module, with ``/`` between scopes; only the first of a name counts.
 
-        Args:
-            name: full name with ``/`` between scopes.
-            op_type: ``Linear``, ``ReLU``, ``aten.mm`` ...
-            inputs: names of nodes and parameters, empty where not known.
-            outputs: one per slot; more than one makes a tuple. None: nobody sees what it makes.
-            source: stack text in MindSpore's form, see ``stack_text``.
-            ranks: of a collective operation the ranks that take part, where that is known.
+        ``inputs`` are names of nodes and parameters, empty if unknown; ``outputs`` one per slot, more than one makes a
+        tuple, None: not visible. ``source`` is a stack in MindSpore's form (``stack_text``), ``ranks`` those of a
+        collective operation.
         """
         if name in self._keys:
             return
@@ -409,21 +378,15 @@ class GraphBuilder:
         self._inputs.append((node, inputs))
 
     def add_call(self, name: str, inputs: Sequence[str], text: str) -> None:
-        """Says of the node that was added last what it was called with.
-
-        Args:
-            name: of that node; nothing is said where another one was added.
-            inputs: those that the text is about; nothing is said where the node has others.
-            text: its arguments.
-        """
-        if not self._inputs:  # the first node may be drawn with another one, later
+        """Adds the arguments (``text``) of the node that was added last, if it has this name and these inputs."""
+        if not self._inputs:  # the first node may be added with another one, later
             return
         node, known = self._inputs[-1]
         if self._keys.get(name) == node.name and list(known) == list(inputs):
             node.attribute.add(name=CALL.encode()).value.str_val = text.encode()
 
     def add_item(self, name: str, node: str, slot: int) -> None:
-        """Adds what takes one output out of the tuple that a node has. It has no values of its own."""
+        """Adds a node, without values, that takes one output of a node with several."""
         if name in self._keys:
             return
         self.add_node(name, ITEM, [node])
@@ -431,17 +394,12 @@ class GraphBuilder:
         index.value.int_val = slot
 
     def add_update(self, weights: Iterable[tuple[str, str]]) -> None:
-        """Adds what updates weights, so that they are known for weights.
-
-        Args:
-            weights: (name of the parameter, name of its gradient's node or empty).
-        """
+        """Adds an update of (parameter, gradient or empty), which marks the parameters as weights."""
         pairs = [each for pair in weights for each in pair]
         if pairs:
             self.add_node(f"optimizer/{UPDATE}", UPDATE, pairs)
 
     def serialize(self) -> bytes:
-        """The graph as a ``GraphProto``."""
         for node, inputs in self._inputs:
             del node.input[:]
             for name in inputs:
@@ -451,11 +409,7 @@ class GraphBuilder:
 
 
 def stack_text(frames: Iterable[tuple[str, int, str]]) -> str:
-    """A source stack in the form that graphs carry.
-
-    Args:
-        frames: (path, line, code), innermost first.
-    """
+    """A source stack, (path, line, code) with the innermost first, in the form that graphs carry."""
     return "\n".join(f"# In file {path}:{line}/        {' '.join(code.split())}/" for path, line, code in frames)
 
 

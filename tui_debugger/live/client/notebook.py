@@ -1,7 +1,7 @@
 """The notes of a training in its own process: taken at once, read when the step ends, sent with the next question.
 
-A tensor of one element is copied where it lies, which waits for nothing; its value is read when the step ends, when the
-device has to be waited for anyway. Nothing that is wrong with a note reaches the program: there is one warning.
+A tensor of one element is copied on its device, and read only when the step ends and the device is waited for anyway.
+Errors of notes never reach the program: there is one warning.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from tui_debugger.notes import LONGEST_TEXT, MOST_NOTES, Note, Notes, limited, p
 WAITING: Final = 4096
 """Steps whose notes wait to be sent; older ones are dropped."""
 _AS_THEY_ARE: Final = frozenset((float, int, bool))
-"""Types of values that are taken at once: limits are looked at when the step ends."""
+"""Types that are stored at once; limits are checked when the step ends."""
 BATCH: Final = 1 << 20
 """Bytes of notes that are sent with one message, about: gRPC refuses messages above 4 MiB."""
 
 
 class Notebook:
-    """The notes of the step that runs, and of those that a debugger was not told of yet."""
+    """The notes of the running step, and of steps that a debugger was not told of yet."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """``say`` tells people something, once."""
         self._say = say
         self._warned = False
         self._now: dict[str, Any] = {}
-        """The notes of the step that runs: values, or functions that give one when they are read."""
+        """The notes of the running step: values, or objects that give one when they are read."""
         self._ended: tuple[int, Notes] = -1, {}
         self._waiting: deque[tuple[int, Notes]] = deque(maxlen=WAITING)
 
     def add(self, notes: Mapping[str, Any]) -> None:
-        """Takes notes of the step that runs; of two with one name the later one counts. Never raises."""
+        """Takes notes of the running step; a later note of the same name replaces an earlier one. Never raises."""
         for name, value in notes.items():
             try:
                 note = value if type(value) in _AS_THEY_ARE else _taken(value)
@@ -48,12 +47,7 @@ class Notebook:
                 self._warn(name, f"a step has {MOST_NOTES} notes at most")
 
     def end(self, step: int, *, send: bool = True) -> None:
-        """The step has ended: its notes are read now.
-
-        Args:
-            step: its number. Called again for the same step it adds to its notes.
-            send: a debugger is there, or may come soon.
-        """
+        """Reads the notes of an ended step; a further call for the step adds notes. ``send``: a debugger may come."""
         now, self._now = self._now, {}
         before = self._ended[1] if self._ended[0] == step else {}
         self._ended = step, ({**before, **self._read(now)} if now else before)
@@ -61,11 +55,11 @@ class Notebook:
             self._waiting.append(self._ended)
 
     def of(self, step: int) -> Notes:
-        """The notes of the step that ended last; of another one what was noted since: it has not ended."""
+        """The notes of the step that ended last; for any other step the notes since then, as it has not ended."""
         return self._ended[1] if step == self._ended[0] else self._read(self._now)
 
     def batch(self) -> list[tuple[int, Notes]]:
-        """Returns what is to be sent next, the oldest steps first."""
+        """The notes to send next, the oldest steps first."""
         found: list[tuple[int, Notes]] = []
         left = BATCH
         for each in self._waiting:
@@ -76,14 +70,12 @@ class Notebook:
         return found
 
     def sent(self, batch: list[tuple[int, Notes]]) -> None:
-        """These have arrived."""
         while batch and self._waiting and self._waiting[0] is batch[0]:
             self._waiting.popleft()
             batch = batch[1:]
 
     @property
     def urgent(self) -> bool:
-        """Tells whether so much waits that it should be sent soon."""
         return len(self._waiting) >= WAITING // 2 or sum(_size(each[1]) for each in self._waiting) > BATCH // 2
 
     def _read(self, notes: Mapping[str, Any]) -> dict[str, Note]:
@@ -103,7 +95,7 @@ class Notebook:
 
 
 def _taken(value: Any) -> Any:
-    """Returns a note, or a copy that gives one when it is read; None for what is neither."""
+    """A note, or a copy that gives one when it is read; None for other values."""
     if isinstance(value, str):
         return value[:LONGEST_TEXT]
     note = plain_note(value)
@@ -113,7 +105,7 @@ def _taken(value: Any) -> Any:
         return None
     if hasattr(value, "detach"):
         return value.item() if value.device.type == "cpu" else value.detach().clone()
-    # What NumPy has is in memory and may change; what others have (JAX) does not, but may not be there yet.
+    # NumPy arrays are in memory and may change; others (JAX) do not change, but may not be computed yet.
     return value.item() if type(value).__module__ == "numpy" else value
 
 
@@ -123,7 +115,6 @@ def _elements(value: Any) -> int:
 
 
 def _size(notes: Notes) -> int:
-    """Bytes that the notes of a step take on the wire, at most."""
     return 32 + sum(
         32 + 4 * (len(name) + (len(value) if isinstance(value, str) else 0)) for name, value in notes.items()
     )

@@ -1,4 +1,4 @@
-"""Counts of what a training ran and its client could not record: such a training is never called clean."""
+"""The tensors of a training loop as a ``Probe``; a training with unrecorded tensors is never called clean."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class UnrecordedCounts:
         self._by_kind: dict[str, Unrecorded] = {}
 
     def add(self, what: str, step: int, example: str = "", count: int = 1) -> None:
-        """Counts something that could not be recorded; see ``Unrecorded``."""
         known = self._by_kind.get(what)
         if known is None:
             self._by_kind[what] = Unrecorded(what, count, example, max(step, 0))
@@ -38,23 +37,15 @@ class UnrecordedCounts:
             self._by_kind[what] = replace(known, count=known.count + count)
 
     def all(self) -> Sequence[Unrecorded]:
-        """Every kind, in the order in which it came up."""
         return tuple(self._by_kind.values())
 
 
 def meta_of(array: Array) -> TensorMeta:
-    """Element type, shape and bytes of an array."""
     return TensorMeta(name_of(array.dtype), array.shape, array.nbytes)
 
 
 def measure(array: Array, need: RequiredStats, previous: Array | None = None) -> Record:
-    """A record of an array, from the same arithmetic as offline checks.
-
-    Args:
-        array: the values.
-        need: what watchpoints need beyond statistics.
-        previous: the values of the step before, None when there are none.
-    """
+    """A record of an array, from the same arithmetic as offline checks; ``previous``: its value one step before."""
     meta = meta_of(array)
     if not is_numeric(array.dtype):
         return Record(meta, None, need=need)
@@ -71,12 +62,12 @@ PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
 NODES: Final = 100_000
 """The most nodes; values of further ones are not kept."""
 AGAIN: Final = 10_000
-"""Tensors of one step that are kept besides a later one of the same name, until a debugger says what it watches."""
+"""Tensors of one step that are kept besides a later one of the same name, until a debugger sends watchpoints."""
 EVIDENCE: Final = 8 << 20
 """Bytes of small tensors of a step, and of bad ones, that are kept for a dump of the flight recorder."""
 _SMALL: Final = 1 << 20
 _TOGETHER: Final = 1000
-"""Tensors whose names came again that wait for being judged at most."""
+"""Tensors with repeated names that wait for being judged at most."""
 _PIECE: Final = 1 << 20
 """Elements of a strided array that are copied at once when it is sent."""
 NOT_TAKEN: Final = "tensors that could not be converted to NumPy, or copied"
@@ -101,25 +92,18 @@ class RecordedName:
 
 @dataclass(slots=True)
 class RecordedTensor:
-    """One tensor of this step, as far as it is kept.
-
-    Attributes:
-        order: how many tensors of this step came before.
-        record: what was measured when it came; None when nobody wanted to know.
-        values: a copy; None when there was no room, or nobody is there who could ask.
-        awaited: a debugger is there, or about to be: it has to be judged.
-    """
+    """One tensor of this step, as far as it is kept."""
 
     meta: TensorMeta
-    order: int = 0
-    record: Record | None = None
-    values: Array | None = None
-    awaited: bool = False
+    order: int = 0  # how many tensors of this step came before
+    record: Record | None = None  # measured when it came, if it was wanted then
+    values: Array | None = None  # a copy; None when there was no room, or nobody could ask for it
+    awaited: bool = False  # a debugger is there, or about to be: the tensor has to be judged
 
 
 @dataclass(frozen=True, slots=True)
 class ToJudge:
-    """A tensor, what is known about it, and who judges it; ``order`` as in ``RecordedTensor``."""
+    """A tensor with its record and its judge; ``order`` as in ``RecordedTensor``."""
 
     judge: ClientJudge
     name: str
@@ -135,7 +119,7 @@ class CopyBudget:
     used: int = 0
 
     def take(self, nbytes: int) -> bool:
-        """Tells whether there is room for so many more; if so they are counted."""
+        """Counts bytes if there is room for them; False if not."""
         if self.used + nbytes > self.most:
             return False
         self.used += nbytes
@@ -147,34 +131,23 @@ class Recordings:
     """The nodes seen so far and the tensors of this step.
 
     Attributes:
-        who: for ``identity``.
-        room: for copies of values, of this step and the one before.
-        flight_judge: the watchpoints of the flight recorder; None when there is none, or does not know the graph yet.
-        measuring: statistics of every tensor are wanted.
-        keeping: a debugger is there, or will be in a moment: values are kept.
-        copying: the flight recorder is there: values are kept for it.
-        evidence: small tensors, and bad ones, are kept as long as the step lasts.
-        unstarted: as far as the debugger is concerned no step has run yet: there are no values.
-        step: the number of this step.
-        full: names were passed over.
-        nodes: by full name.
-        parts: the full names of the arrays in values that are no arrays themselves, in order, by the full name of the
-            value.
-        forked: tells what forked processes recorded, which have no debugger.
+        flight_judge: the watchpoints of the flight recorder; None without one, or before it knows the graph.
+        parts: by the full name of a value that is no array the full names of its arrays, in order.
+        forked: returns the recordings of forked processes, which have no debugger.
     """
 
     who: Identity
-    room: CopyBudget
+    room: CopyBudget  # for copies of values, of this step and the one before
     flight_judge: ClientJudge | None = None
-    measuring: bool = False
-    keeping: bool = False
-    copying: bool = False
-    evidence: bool = False
-    unstarted: bool = False
+    measuring: bool = False  # statistics of every tensor are wanted
+    keeping: bool = False  # values are kept: a debugger is there, or will be in a moment
+    copying: bool = False  # values are kept for the flight recorder
+    evidence: bool = False  # small tensors, and bad ones, are kept as long as the step lasts
+    unstarted: bool = False  # for the debugger no step has run yet: there are no values
     step: int = 0
     forked: Callable[[], Sequence[Unrecorded]] = tuple
     _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
-    full: bool = False
+    full: bool = False  # there were more than ``NODES`` names
     nodes: dict[str, RecordedName] = field(default_factory=dict)
     parts: dict[str, dict[str, None]] = field(default_factory=dict)
     held: dict[str, RecordedTensor] = field(default_factory=dict)
@@ -183,40 +156,40 @@ class Recordings:
     patience: ConsecutiveSteps = field(default_factory=ConsecutiveSteps)
     memory: StepMemory = field(default_factory=StepMemory)
     _watched: bool = False
-    """The debugger has said what it watches."""
+    """The debugger has sent its watchpoints."""
     _count: int = 0
     _earlier: list[tuple[str, RecordedTensor]] = field(default_factory=list)
     """Tensors whose names came again in this step, as long as they cannot be judged."""
     _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
-    """The hits on such tensors, with their order."""
+    """Hits on tensors with repeated names, with their order."""
     _repeated: list[ToJudge] = field(default_factory=list)
-    """Such tensors that can be judged and were not yet: many at once are quicker than one after the other."""
+    """Such tensors that can be judged and were not yet: many at once are faster than one by one."""
     _flight_repeated: list[ToJudge] = field(default_factory=list)
     _bad_earlier: dict[str, RecordedTensor] = field(default_factory=dict)
-    """The first bad one of each such name."""
+    """The first bad tensor of each such name."""
     _unkept: set[str] = field(default_factory=set)
-    """Names whose values of the step before would be needed, and are not there."""
+    """Names whose values of the step before are needed, but were not kept."""
     _evidence: CopyBudget = field(default_factory=lambda: CopyBudget(EVIDENCE))
 
     # -- recording -----------------------------------------------------------------------------------
 
     def wanted(self, name: str, kind: str) -> bool:
-        """Tells whether a tensor need be converted at all: while nobody is there, only to learn of its name."""
+        """Tells whether a tensor has to be converted at all: without listeners only for a new name."""
         full = _full_name(name, kind)
         return self.keeping or self.measuring or self.copying or (full not in self.nodes and full not in self.parts)
 
     def lose(self, what: str, name: str, count: int = 1) -> None:
-        """Counts what was wanted and cannot be recorded."""
+        """Counts something wanted that cannot be recorded."""
         if self.keeping or self.measuring:
             self._lost.add(what, self.step, name, count)
 
     def consists_of(self, name: str, kind: str, parts: Sequence[str]) -> None:
-        """Says which tensors a value is made of that is no array itself: names below its own one, or its own."""
+        """Names the arrays of a value that is no array itself: names below its own, or its own."""
         self.parts.setdefault(_full_name(name, kind), {}).update((_full_name(each, kind), None) for each in parts)
 
     def add(self, name: str, kind: str, array: Array, inputs: Sequence[str] = ()) -> None:
-        """Takes a tensor of this step. Of two with one name each is judged; the later one can be looked at."""
+        """Takes a tensor of this step. Two tensors of one name are both judged; only the later can be looked at."""
         name = _full_name(name, kind)
         if name not in self.nodes and not self._add_node(name, kind, array, inputs):
             self.lose(NO_NODE, name)
@@ -234,11 +207,11 @@ class Recordings:
         if self._takes_values(need, held):
             held.values = np.array(array, copy=True, order="C")
         elif self.keeping and held.record is None:
-            held.record = measure(array, RequiredStats())  # no room for the values: nothing else will be known
+            held.record = measure(array, RequiredStats())  # no room for the values: at least statistics are kept
         self.held[name] = held
 
     def _set_aside(self, name: str, held: RecordedTensor) -> None:
-        """A name came again: its earlier tensor is judged now, or later when nobody knows yet by what."""
+        """A name came again: its earlier tensor is judged now, or later if the watchpoints are not known yet."""
         if held.record is not None and held.record.stats is not None and held.record.stats.bad:
             self._bad_earlier.setdefault(name, held)
         untold = (self.keeping and not self._watched) or (self.measuring and self.flight_judge is None)
@@ -257,7 +230,7 @@ class Recordings:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
     def in_order(self) -> list[tuple[str, RecordedTensor]]:
-        """Returns the tensors of this step, one of each name: the first bad one if there is one, else the last one."""
+        """The tensors of this step, one for each name: the first bad tensor, else the last tensor."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
 
@@ -269,7 +242,6 @@ class Recordings:
         return True
 
     def _need(self, name: str) -> RequiredStats | None:
-        """Returns what has to be measured of a tensor; None: nothing."""
         wanted = self.judge.need(name)
         other = self.flight_judge.need(name) if self.flight_judge is not None else None
         if wanted is None and other is None:
@@ -277,10 +249,7 @@ class Recordings:
         return (wanted or RequiredStats()) | (other or RequiredStats())
 
     def _takes_values(self, need: RequiredStats | None, held: RecordedTensor) -> bool:
-        """Tells whether the values are copied, and there is room: everything when a debugger is there.
-
-        Else what the next step is compared with, and what the flight recorder may have to write.
-        """
+        """Tells whether to copy the values, given room: all with a debugger, else for comparisons and flight dumps."""
         if (self.keeping or self.copying or (need is not None and need.previous)) and self.room.take(held.meta.nbytes):
             return True
         if not self.evidence:
@@ -292,7 +261,7 @@ class Recordings:
         return False
 
     def next_step(self) -> None:
-        """Lets go of this step's tensors, but for those that the next one's are compared with."""
+        """Drops this step's tensors, except for those that the next step's are compared with."""
         compared = {name for name in self.held if self._wants_previous(name)}
         self.before = {
             name: held.values for name, held in self.held.items() if held.values is not None and name in compared
@@ -311,33 +280,30 @@ class Recordings:
         self.room.used = sum(array.nbytes for array in self.before.values())
 
     def _wants_previous(self, name: str) -> bool:
-        """Previous values of parameters can be looked at, as in MindSpore; others are there for what judges changes."""
+        """Previous values of parameters can be looked at, as in MindSpore; others serve conditions on changes only."""
         need = self._need(name)
         return (need is not None and need.previous) or (self.keeping and self.nodes[name].kind in PARAMETER_KINDS)
 
     # -- what the protocol asks for --------------------------------------------------------------------
 
     def identity(self) -> Identity:
-        """See ``Probe``."""
         return self.who
 
     def attached(self) -> None:
-        """See ``Probe``."""
         self.keeping = True
 
     def detached(self) -> None:
-        """See ``Probe``. Copies go at the end of the step."""
+        """Copies are dropped at the end of the step."""
         self._judge_repeated()
         self.keeping = self._watched = False
         self.judge = ClientJudge()
         self._hits.clear()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """See ``Probe``."""
         return (*self._lost.all(), *self.forked())
 
     def graphs(self) -> Sequence[bytes]:
-        """One graph: operators in the order in which they were first recorded, parameters, and what updates them."""
+        """One graph: operators in the order in which they were first recorded, parameters, and their update."""
         builder = GraphBuilder()
         for node in self.nodes.values():
             if node.kind in PARAMETER_KINDS:
@@ -352,27 +318,23 @@ class Recordings:
         return [builder.serialize()]
 
     def _input(self, name: str) -> Sequence[str]:
-        """Returns the full names of the tensors that are meant by the name of an input."""
         own = next((each for each in (name, GRADIENTS + name) if each in self.nodes or each in self.parts), name)
         return list(self.parts.get(own, ())) or [own]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
         self.judge.patience, self.judge.memory = self.patience, self.memory
         self._watched = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
-        """See ``Probe``. Tensors are judged by what was measured when they came: they may have changed since."""
-        del recheck  # judging is cheap, and nothing of it is remembered
+        """Judges tensors by the records made when they came: they may have changed since."""
+        del recheck  # everything is judged anew each time
         return self._without_initial() if self.unstarted else self.judged(self.judge, initial=initial)
 
     def unfinished(self) -> bool:
-        """See ``Probe``."""
         return bool(self.held)
 
     def rest(self) -> Sequence[ClientHit]:
-        """See ``Probe``."""
         self.unstarted = False
         return self.judged(self.judge)
 
@@ -390,10 +352,9 @@ class Recordings:
         return list(first.values())
 
     def _to_judge(self, judge: ClientJudge, name: str, held: RecordedTensor, *, again: bool = False) -> ToJudge | None:
-        """Returns a tensor as it is judged, None when nothing is to be said of it.
+        """A tensor as it is judged, None when it has no record for a watchpoint.
 
-        Of one whose name came again later in the step (``again``) no change is judged: what the step made of it is
-        what came later.
+        If its name came ``again`` later in the step, no change is judged: the later tensor is the result of the step.
         """
         need = judge.need(name)
         record = self._record(name, held, need) if need is not None else None
@@ -408,7 +369,7 @@ class Recordings:
         self._flight_repeated.clear()
 
     def _record(self, name: str, held: RecordedTensor, need: RequiredStats) -> Record | None:
-        """Returns what is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
+        """The record of a tensor, measured now from its copy when the watchpoints are newer."""
         if held.record is not None and held.record.need.covers(need):
             return held.record
         if held.values is None:
@@ -421,7 +382,7 @@ class Recordings:
         return held.record
 
     def _without_initial(self) -> list[ClientHit]:
-        """Initial values were not recorded: what is to be judged by them cannot be."""
+        """Initial values were not recorded: conditions on them cannot be judged."""
         return [
             ClientHit(name, 0, WatchResult(each.id, each.condition, Verdict.NOT_COMPARABLE, ErrorBits.NO_PREVIOUS))
             for name, node in self.nodes.items()
@@ -431,7 +392,6 @@ class Recordings:
         ]
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
-        """See ``Probe``."""
         name = resolve(tensor.node, self.nodes)
         if tensor.slot or self.unstarted:
             return None
@@ -440,7 +400,6 @@ class Recordings:
         return self.held[name].meta if name in self.held else None
 
     def statistics(self, tensor: RemoteTensor) -> tuple[TensorMeta, TensorStats | None] | None:
-        """See ``Probe``."""
         meta = self.describe(tensor)
         if meta is None:
             return None
@@ -454,7 +413,6 @@ class Recordings:
         return None if record is None else (meta, record.stats)
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:
-        """See ``Probe``."""
         name = resolve(tensor.node, self.nodes)
         array = self.before.get(name) if tensor.previous else self.held[name].values if name in self.held else None
         if array is None or tensor.slot or self.unstarted or not type_number(name_of(array.dtype)):
@@ -463,10 +421,7 @@ class Recordings:
 
 
 def _judged(tensors: Sequence[ToJudge], *, initial: bool = False) -> list[tuple[int, ClientHit]]:
-    """Returns what watchpoints say about tensors, with their order.
-
-    A record that holds less than was asked for is judged as far as it goes.
-    """
+    """Results on tensors, with their order; an incomplete record is judged as far as its numbers go."""
     hits: list[tuple[int, ClientHit]] = []
     for _, group in groupby(tensors, key=lambda each: id(each.judge)):
         own = list(group)
@@ -482,7 +437,6 @@ def _full_name(name: str, kind: str) -> str:
 
 
 def _bytes(array: Array) -> Iterator[bytes]:
-    """The elements, little-endian and in C order, in pieces."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]

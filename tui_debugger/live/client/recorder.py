@@ -1,4 +1,4 @@
-"""The recorder: a ``Probe`` for any training loop whose arrays convert to NumPy."""
+"""The recorder: shows any training loop whose arrays convert to NumPy."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tui_debugger.live.client.unpacking import UnpackedValue, in_words, name_tex
 from tui_debugger.live.wire import START
 
 KEPT: Final = 2 << 30
-"""Bytes of copies that are kept for a debugger, unless told otherwise."""
+"""Default of the bytes of copies that are kept for a debugger."""
 _CHANGES: Final = 100
-"""Times that new names are sent to the debugger: each time the whole graph is sent."""
+"""How often new names are sent to the debugger: each time the whole graph is sent."""
 _COMPLAINTS: Final = 20
-"""Names of which it is said what is wrong with them."""
+"""Names whose problems are reported."""
 
 
 class Recorder:
@@ -54,16 +54,15 @@ class Recorder:
             recorder.note(loss=loss, lr=lr)
             recorder.step()                # may stop here, as long as the debugger says
 
-    Instead of the last line the body can stand in ``with recorder.step():``. The graph that the debugger shows is made
-    of the names seen in the first step, ``/`` stands between scopes; later names are added at the end of their step.
-    ``begin()`` after the initial weights were recorded stops before the first step with these; without it the
-    debugger stops before the first step all the same, but has no initial values to judge.
+    Instead of the last line the body can stand in ``with recorder.step():``. The graph in the debugger is made of the
+    names seen in the first step, with ``/`` between scopes; later names are added at the end of their step.
 
-    Every step is judged, the first one included, and what was recorded after the last ``step()`` when the loop is
-    left. A debugger that comes later sees the steps from the next one on.
+    ``begin()`` after recording the initial weights stops before the first step and has them judged; without it the
+    debugger stops before the first step all the same, but has no initial values.
 
-    Without an address and without a flight recorder every method returns at once. Nothing that goes wrong with the
-    debugger reaches the loop; see ``Agent``. All methods are for the thread that trains.
+    Every step is judged, including the first one and recordings after the last ``step()``. A debugger that comes later
+    sees the steps from the next one on. Without an address and a flight recorder every method returns at once. Errors
+    of the debugger never reach the loop; see ``Agent``. All methods are for the thread that trains.
     """
 
     def __init__(
@@ -85,14 +84,13 @@ class Recorder:
             address: ``host:port`` or ``unix:/path``; None: ``TDBG_HOST`` and ``TDBG_PORT``; empty: off.
             rank: number of this process.
             world_size: number of processes, None when unknown.
-            program: what trains, for people; Python and its version unless given.
-            device: number of the device, for people.
-            backend: ``CPU``, ``GPU`` ..., for people.
-            timeout: seconds after which a debugger that gives no sign of life is given up.
-            keep_bytes: for copies of values while a debugger is attached. What does not fit has statistics, and no
-                values to look at.
-            flight: also record statistics of the last steps, and write them down when something goes wrong that no
-                debugger sees: at the end of the step, at an exception, at exit, or at SIGTERM and SIGHUP.
+            program: the name of the training; Python and its version unless given.
+            device: number of the device, for display.
+            backend: ``CPU``, ``GPU`` ..., for display.
+            timeout: seconds after which a debugger that does not answer is given up.
+            keep_bytes: for copies of values while a debugger is attached. Further tensors have statistics only.
+            flight: also keep statistics of the last steps, and write them when something goes wrong without a debugger:
+                at the end of the step, at an exception, at exit, or at SIGTERM and SIGHUP.
 
         Raises:
             TdbgError: ``address`` or a watch text of ``flight`` is wrong.
@@ -105,7 +103,7 @@ class Recorder:
         self._blocks = False
         """Steps are ``with`` blocks."""
         self._error: BaseException | None = None
-        """The exception that was written down last."""
+        """The exception that was written last."""
         self._closed = False
         self._forked: ForkedCounts | None = None
         self._in_child = False
@@ -118,7 +116,7 @@ class Recorder:
             atexit.register(_close, weakref.ref(self))
 
     def _start(self) -> None:
-        """Nothing was recorded yet in this process."""
+        """Starts with empty recordings, also after a fork."""
         self._process = os.getpid()
         self._recordings = recordings = Recordings(self._identity, CopyBudget(self._keep_bytes))
         recordings.memory.rank = self._identity.rank
@@ -130,14 +128,14 @@ class Recorder:
             )
         self._notes = Notebook(self._say)
         self._complaints: set[str] = set()
-        """The names of which it was said what is wrong with them."""
+        """The names whose problems were reported."""
         self._fresh = True
         """True while nothing was recorded since the step ended."""
         self._pending: _StepBlock | None = None
         self._announced = 0
         """Names that the debugger has heard of."""
         self._changes = 0
-        """Times that the debugger was told of new names."""
+        """How often the debugger was told of new names."""
         self._flown = 0
         """Names that the flight recorder has heard of."""
         self._withheld: Sequence[ClientHit] = ()
@@ -145,26 +143,26 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """Tells whether a debugger is connected now."""
         return self._agent.attached
 
     @property
     def steps(self) -> int:
-        """Steps that have ended."""
         return self._agent.step + 1
 
     def record(self, name: Any, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
-        """Shows one tensor of this step. Of two with one name both are judged, and the later one can be looked at.
+        """Shows one tensor of this step. Of two with one name both are judged; the later one can be looked at.
 
         Args:
-            name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of what it is the
-                gradient of: it is shown as ``Gradients/<name>``. What is no string is written as one.
-            array: see ``to_numpy``. Copied where it is kept: change it afterwards as you like. Of structured arrays,
-                arrays of objects, mappings, lists and dataclasses every array inside is a tensor of its own, below this
-                name: ``batch/image``. What NumPy cannot read is counted as not recorded. None and text hold no numbers.
+            name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of its weight: it
+                is shown as ``Gradients/<name>``. Other objects than strings are converted to text.
+            array: see ``to_numpy``. Kept values are copied: change it afterwards as you like. Every array inside of
+                structured arrays, arrays of objects, mappings, lists and dataclasses is a tensor of its own, below this
+                name: ``batch/image``. Values that NumPy cannot read are counted as not recorded. None and text hold no
+                numbers.
             kind: ``weight`` (trained), ``parameter`` (not trained), ``gradient``, ``activation``, ``tensor``; any other
-                word is the type of operator that made it (``relu``, ``softmax``: these are activations, ``matmul``).
-            inputs: names of what it was made from, where known: they tell where a NaN comes from.
+                word is the type of the operator that made it (``relu``, ``softmax``: these are activations,
+                ``matmul``).
+            inputs: names of the tensors it was made from, if known: they tell where a NaN comes from.
         """
         if not self._ready():
             return
@@ -180,11 +178,10 @@ class Recorder:
             self._lose(NO_NAME, f"a name of type {type(name).__name__}", in_words(error))
 
     def note(self, **notes: Any) -> None:
-        """Says scalars of this step, which are shown beside what is found in it: ``note(loss=loss, lr=lr, batch=7)``.
+        """Takes scalars of this step, which are shown beside its findings: ``note(loss=loss, lr=lr, batch=7)``.
 
-        Args:
-            notes: numbers, bools, short texts, or arrays of one element, by name; 64 names a step at most. Of two with
-                one name in one step the later one counts. What is nothing of these is left out, with one warning.
+        They are numbers, bools, short texts, or arrays of one element; at most 64 names a step. A later note of the
+        same name replaces an earlier one. Other values are left out, with one warning.
         """
         if not self._ready() or not (self._flight is not None or self._agent.expected):
             return
@@ -192,11 +189,7 @@ class Recorder:
         self._notes.add(notes)
 
     def begin(self) -> None:
-        """Before the first step: what was recorded so far are initial values. Stops when the debugger is there.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
+        """Before the first step: the recordings so far are initial values. Stops when the debugger is there."""
         if self._ready() and self._agent.step == START:
             self._agent.begin()
             if self._flight is not None:
@@ -207,28 +200,22 @@ class Recorder:
     def step(self) -> _StepBlock:
         """Ends the step. As ``with recorder.step():`` it ends at the end of the block instead.
 
-        Which of the two is meant shows by itself, with one exception: what is recorded before the first ``with`` block
-        must be followed by ``begin()``.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training (from the end of the block in the second form).
+        Which form is meant shows by itself, except that recordings before the first ``with`` block must be followed by
+        ``begin()``. Like ``begin`` and ``close`` it raises TrainingTerminated when the debugger ends the training.
         """
         if self._ready():
             self._settle()
         step = _StepBlock(self._begin_block, self._end_step, self._failed)
         if self._fresh or self._blocks:
-            self._pending = step  # a block follows; if not, it was a step in which nothing was recorded
+            self._pending = step  # a block follows; if not, it was a step without recordings
         else:
             self._end_step()
         return step
 
     def close(self) -> None:
-        """Tells the debugger that the training is done, and of what went wrong since the last ``step()``.
+        """Tells the debugger that the training is done, and of findings since the last ``step()``. Idempotent.
 
-        Idempotent; done at exit in any case.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
+        It is called at exit in any case. TrainingTerminated: the debugger ended the training.
         """
         if self._closed or os.getpid() != self._process:  # a process that was forked, and recorded nothing
             self._closed = True
@@ -247,18 +234,17 @@ class Recorder:
             self._agent.close()
 
     def __del__(self) -> None:
-        """A loop that forgot ``close``."""
+        """For a loop that forgot ``close``."""
         with contextlib.suppress(Exception, TrainingTerminated):
             self.close()
 
     def __enter__(self) -> Recorder:  # noqa: PYI034 - typing.Self needs Python 3.11
-        """``with Recorder() as recorder:`` around the loop: an exception is written down by the flight recorder."""
+        """``with Recorder() as recorder:`` around the loop: the flight recorder writes at an exception."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes. An exception passes on."""
         if error is None:
             self.close()
             return
@@ -269,7 +255,7 @@ class Recorder:
     # -- inside --------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        """Tells whether there is anything to do. A process that was forked begins anew with its first use of this."""
+        """Tells whether there is anything to do. A forked process starts anew with its first use of this."""
         if self._closed:
             return False
         if os.getpid() != self._process:
@@ -278,7 +264,6 @@ class Recorder:
         return self._agent.on or self._flight is not None or self._in_child
 
     def _record(self, name: str, kind: str, value: Any, inputs: Sequence[str]) -> None:
-        """Takes the arrays of a value."""
         if self._in_child and self._forked is not None:
             self._forked.add(name, self._agent.step + 1)
             self._complain("a forked process", "is not seen by the debugger: what it records is counted as unrecorded")
@@ -301,7 +286,6 @@ class Recorder:
             self._lose(NOT_TAKEN, name, in_words(error))
 
     def _tell_unread(self, name: str, value: Any, found: UnpackedValue) -> None:
-        """Counts what could not be read of a value."""
         for path, why in found.unread:
             self._lose(NOT_TAKEN, _below(name, path), why)
         if found.beyond:
@@ -314,7 +298,6 @@ class Recorder:
         self._complain(name, f"cannot be recorded ({why})")
 
     def _complain(self, name: str, text: str) -> None:
-        """Says what is wrong with a name, once."""
         if name not in self._complaints and len(self._complaints) < _COMPLAINTS:
             self._complaints.add(name)
             self._say(f"{name} {text}")
@@ -335,7 +318,7 @@ class Recorder:
         self._recordings.step = self._recordings.memory.step = self._agent.step + 1
         flight = self._flight
         self._recordings.measuring = flight is not None
-        # What the second step is compared with has to be kept before the graph tells what is watched.
+        # Values that the second step is compared with are needed before the graph tells what is watched.
         self._recordings.copying = flight is not None and (flight.flight.tensor_steps > 0 or not flight.knows_graph)
         if self._ending is not None:
             self._ending.thread = threading.get_ident()
@@ -357,7 +340,7 @@ class Recorder:
             self._recordings.next_step()
 
     def _stop_at_start(self) -> None:
-        """The stop before the first step, at the end of it: only now the graph is known. Then the step is judged."""
+        """The stop before the first step, after that step has run: only then the graph is known."""
         self._recordings.unstarted = True
         try:
             self._agent.begin()
@@ -365,7 +348,7 @@ class Recorder:
             self._recordings.unstarted = False
 
     def _announce(self) -> None:
-        """There are new names: the debugger gets the graph again."""
+        """Has the graph sent again if there are new names."""
         new = len(self._recordings.nodes) - self._announced
         if not new:
             return
@@ -385,7 +368,7 @@ class Recorder:
         return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
 
     def _give_to_flight(self, step: int, seen: ClientJudge | None, *, partial: bool = False) -> None:
-        """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
+        """Hands a step to the flight recorder, without hits that the debugger's list (``seen``) covers."""
         flight, recordings = self._flight, self._recordings
         if flight is None:
             return
@@ -406,20 +389,19 @@ class Recorder:
             self._report(flight.missed(step, error))
 
     def _give_rest_to_flight(self) -> None:
-        """Hands over what was recorded since the last step ended."""
+        """Hands over the recordings since the last step ended."""
         if not self._fresh and self._recordings.held:
             self._give_to_flight(
                 self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True
             )
 
     def _judge_withheld(self) -> None:
-        """The debugger went away at the end of this step, maybe before it was told anything."""
+        """The debugger left at the end of this step, maybe before it saw the hits."""
         if self._flight is not None:
             with self._at_work():
                 self._report(self._flight.judged(self._agent.step, self._withheld))
 
     def _flush_flight(self, error: BaseException | None, *, ends: bool) -> None:
-        """Writes what waits to be written."""
         flight = self._flight
         if flight is not None:
             with self._at_work():
@@ -447,7 +429,7 @@ class Recorder:
     def _failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception leaves the loop, or one step."""
         if self._flight is not None and os.getpid() == self._process:
-            self._give_rest_to_flight()  # the step in which it happened, as far as it came
+            self._give_rest_to_flight()  # the unfinished step
             self._flush_flight(error, ends=ends)
 
 
@@ -456,14 +438,12 @@ def _below(name: str, path: str) -> str:
 
 
 def _names(names: Any) -> tuple[str, ...]:
-    """Returns the names of inputs as text. A single name is one input."""
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     given = list(names) if several else [] if names is None else [names]
     return tuple(_text(each, "an input without a name") for each in given)
 
 
 def _text(name: Any, otherwise: str) -> str:
-    """Returns a name as text, or another text where it cannot be written."""
     try:
         return name_text(name)
     except Exception as error:
@@ -473,7 +453,6 @@ def _text(name: Any, otherwise: str) -> str:
 
 
 def _close(recorder: weakref.ref[Recorder]) -> None:
-    """At exit."""
     found = recorder()
     if found is not None:
         with contextlib.suppress(Exception, TrainingTerminated):
@@ -481,21 +460,18 @@ def _close(recorder: weakref.ref[Recorder]) -> None:
 
 
 class _StepBlock:
-    """One step as a block."""
-
     def __init__(
         self, begin: Callable[[], None], end: Callable[[], None], failed: Callable[[BaseException], None]
     ) -> None:
         self._begin, self._end, self._failed = begin, end, failed
 
     def __enter__(self) -> None:
-        """The step begins."""
         self._begin()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The step ends; with an exception it did not happen."""
+        """The step ends; after an exception it does not count."""
         if error is None:
             self._end()
         else:

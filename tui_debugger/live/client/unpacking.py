@@ -1,12 +1,10 @@
-"""Finds the arrays of numbers in whatever a program hands to ``Recorder.record``.
+"""Finds the arrays of numbers in any value that a program hands to ``Recorder.record``.
 
-Structured arrays are looked into field by field, arrays of objects, lists and sets element by element, mappings and
-dataclasses value by value. Every array that is found has a path below the recorded name: ``batch/image``,
-``hidden/0``. Plain numbers of one list are one array, under the name of the list.
-
-Dates and spans of time become numbers, and a time that is none (NaT) becomes NaN, as in dumps. Masked elements of
-masked arrays are left out. Text, None and types hold no numbers. Whatever else holds no array that NumPy can read is
-listed as unread, with the reason. Nothing is used up: generators and other iterators are not touched.
+Structured arrays are searched by field, arrays of objects, lists and sets by element, mappings and dataclasses by
+value. The path of each array is below the recorded name: ``batch/image``, ``hidden/0``. Plain numbers of one list are
+one array, under the name of the list. Dates and time spans become numbers, and NaT becomes NaN, as in dumps. Masked
+elements are left out. Text, None and types hold no numbers. All other values without a readable array are listed as
+unread, with the reason. Generators and other iterators are not consumed.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from tui_debugger.live.client.agent import of_the_training
 from tui_debugger.stats.dtypes import is_numeric
 
 MOST: Final = 10_000
-"""Values inside one recorded value that are looked at, lists of numbers counted as one."""
+"""Values inside one recorded value that are looked at; a list of numbers counts as one."""
 _MOST_NUMBERS: Final = 1 << 28
 """Numbers in nested lists that become an array: the same list may stand in many places."""
 DEPTH: Final = 50
@@ -41,41 +39,33 @@ _TIMES: Final = (dt.date, dt.time, dt.timedelta)
 _NO_NUMBERS: Final = (type(None), str, bytes, bytearray, type, np.dtype, PurePath, dt.tzinfo, *_TIMES)
 _CONTAINERS: Final = (Sequence, AbstractSet, MappingView, deque)
 _PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "tocoo")
-"""What converts to an array has one of these; ``tocoo`` is that of sparse matrices."""
+"""A class that converts to an array has one of these; sparse matrices have ``tocoo``."""
 _CONVERSIONS: Final = ("__float__", "__complex__", "__index__")
 _NOT_A_TIME: Final = np.iinfo(np.int64).min
 
 
 @dataclasses.dataclass(slots=True)
 class UnpackedValue:
-    """The content of one recorded value.
+    """The content of one recorded value."""
 
-    Attributes:
-        arrays: numeric arrays with their paths below the recorded name; ``""`` is the value itself.
-        unread: paths of what could not be read, with the reason.
-        beyond: how many values were not looked at, because they are too many or nested too deep.
-    """
-
-    arrays: list[tuple[str, Array]] = dataclasses.field(default_factory=list)
-    unread: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    beyond: int = 0
+    arrays: list[tuple[str, Array]] = dataclasses.field(default_factory=list)  # by path below the recorded name
+    unread: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # (path, reason)
+    beyond: int = 0  # values that were skipped, as too many or too deep
 
 
 def unpack(value: Any) -> UnpackedValue:
-    """Returns the arrays in a value. Raises nothing but what the program's own signal handlers raise."""
+    """Returns the arrays in a value; raises only exceptions of the program's own signal handlers."""
     walk = _ValueWalk()
     walk.visit("", value)
     return walk.found
 
 
 def to_numpy(value: Any) -> Array:
-    """A NumPy array of the same values, without a copy where that is possible.
+    """A NumPy array of the same values, without a copy where possible; for sparse matrices the stored elements.
 
-    Takes NumPy arrays, whatever has ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
-    ``__dlpack__``, numbers, and nested lists of numbers. Of sparse matrices (SciPy, PyTorch) the stored elements.
-
-    Raises:
-        Exception: whatever the library raises for an array that does not convert, for example one on a device.
+    Takes NumPy arrays, objects with ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
+    ``__dlpack__``, numbers, and nested lists of numbers. The library's exceptions pass on, for example for an array on
+    a device.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -99,13 +89,10 @@ def to_numpy(value: Any) -> Array:
 
 
 def name_text(name: Any) -> str:
-    """Returns a name as text that every file and message can hold, the same for the same name.
+    """A name as text that every file and message can hold, the same for the same name.
 
-    What is no string is written as one. Characters of control and halves of surrogate pairs are escaped, spaces around
-    a scope are left out, and of a very long name there is the beginning and a checksum.
-
-    Raises:
-        Exception: the name is of a class that cannot be written as text.
+    Control characters and halves of surrogate pairs are escaped, spaces around a scope are removed, and a very long
+    name is cut and gets a checksum.
     """
     text = str.__str__(name) if isinstance(name, str) else str(name)
     if not text.isprintable():
@@ -119,7 +106,6 @@ def name_text(name: Any) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """Returns the class of an exception and the first line of its text, if it has any that can be had."""
     text = ""
     with contextlib.suppress(Exception):
         text = str(error).strip().partition("\n")[0][:LONGEST_NAME]
@@ -127,16 +113,13 @@ def in_words(error: BaseException) -> str:
 
 
 class _ValueWalk:
-    """One way through a value and everything in it."""
-
     def __init__(self) -> None:
         self.found = UnpackedValue()
         self._visits = 0
         self._within: list[int] = []
-        """The values that hold the one that is looked at: a cycle leads back to one of them."""
+        """The ids of the enclosing values: a cycle leads back to one of them."""
 
     def visit(self, path: str, value: Any) -> None:
-        """Takes the arrays of a value."""
         if self._visits >= MOST or len(self._within) >= DEPTH:
             self.found.beyond += 1
             return
@@ -196,10 +179,10 @@ class _ValueWalk:
         elif dtype.kind in "OT":
             self._elements(path, array.astype(object).reshape(-1).tolist(), array.shape)
         elif dtype.kind not in "SU":
-            self._take(path, array.astype(np.float64))  # types that a library adds to those of NumPy
+            self._take(path, array.astype(np.float64))  # types that a library adds to NumPy
 
     def _within_float64(self, path: str, array: Array) -> Array:
-        """Returns an array without finite elements beyond the range of float64, in which everything is measured."""
+        """Removes finite elements beyond the range of float64, in which everything is measured."""
         plain = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
         if array.dtype.itemsize <= plain.itemsize:
             return array
@@ -218,13 +201,7 @@ class _ValueWalk:
             self._elements(path, list(value))
 
     def _elements(self, path: str, elements: Sequence[Any], shape: tuple[int, ...] | None = None) -> None:
-        """Takes the numbers among elements as one array, and the arrays of every other one.
-
-        Args:
-            path: of the value that holds the elements.
-            elements: in order.
-            shape: of the array whose elements they are; None: they are in a list.
-        """
+        """Takes the numbers among elements as one array (of ``shape``, if all are numbers), and visits the others."""
         numbers = [each for each in elements if _is_number(each)]
         if numbers:
             self._numbers(
@@ -243,7 +220,7 @@ class _ValueWalk:
 
 
 def _named_values(value: Any) -> Sequence[tuple[Any, Any]] | None:
-    """Returns the values of a mapping, a dataclass or a named tuple with their names; None for anything else."""
+    """The (name, value) pairs of a mapping, dataclass or named tuple; None for other values."""
     if isinstance(value, Mapping) and not hasattr(type(value), "tocoo"):
         return list(value.items())
     if isinstance(value, tuple) and (names := getattr(type(value), "_fields", None)) is not None:
@@ -268,11 +245,11 @@ def _is_buffer(value: Any) -> bool:
 
 
 def _nested_numbers(values: Any) -> Array | None:
-    """Returns the array that nested lists of numbers are; None where they are none, or of several lengths."""
+    """The array of nested lists of numbers; None for other values, or lists of different lengths."""
     counts: dict[int, int] = {}
 
     def count(value: Any) -> int:
-        """How many numbers; -1 where there is anything else, or a list is inside itself."""
+        """Counts numbers; -1 for anything else, or a list inside itself."""
         if type(value) not in (list, tuple, range):
             return -1
         if id(value) not in counts:
@@ -291,12 +268,7 @@ def _nested_numbers(values: Any) -> Array | None:
 
 
 def _converted(value: Any) -> float | complex:
-    """Returns a number of any class as float or complex.
-
-    Raises:
-        OverflowError: it is finite and float64 cannot hold it.
-        Exception: whatever its class raises.
-    """
+    """A number of any class as float or complex; OverflowError if it is finite and float64 cannot hold it."""
     if not hasattr(type(value), "__float__") and hasattr(type(value), "__complex__"):
         return complex(value)
     if isinstance(value, complex):

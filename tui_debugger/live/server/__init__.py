@@ -1,10 +1,9 @@
 """The gRPC server that trainings connect to: ``serve`` opens it.
 
-``conversation`` is what is said to one training and when, as a pure state machine; ``service`` the calls; ``training``
-knows whose call it is, and puts a conversation behind a lock for those who drive it; ``answers`` takes what comes, and
-believes no size that a client declares; ``identity`` says which clients are understood, and within which limits.
-
-gRPC is loaded with the first use of ``serve``, so that limits can be named without it.
+``conversation`` decides as a pure state machine what to tell one training and when; ``service`` has the calls;
+``training`` finds the training of a call and locks its conversation; ``answers`` takes messages without trusting
+declared sizes; ``identity`` says which clients are understood, and within which limits. gRPC is loaded with the first
+use of ``serve``, so that limits can be named without it.
 """
 
 from __future__ import annotations

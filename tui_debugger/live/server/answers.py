@@ -1,7 +1,4 @@
-"""Takes the answers to questions as they come, message by message, and believes no type or size that they declare.
-
-Filled by the thread of a call, read by the thread of the caller: each answer has a lock.
-"""
+"""Takes the answers to questions message by message, without trusting the types or sizes that they declare."""
 
 from __future__ import annotations
 
@@ -45,13 +42,7 @@ def meta_of(data_type: int, dims: Sequence[int] = _NO_DIMS) -> TensorMeta | None
 
 
 def stats_of(base: Any, statistics: Any | None, *, full: bool) -> RemoteStats:
-    """Returns what a client says of a tensor.
-
-    Args:
-        base: its ``TensorBase``.
-        statistics: its ``Statistics``, None when only the base was asked for.
-        full: the client sends our additions.
-    """
+    """A client's ``TensorBase`` and ``Statistics``, if asked for; ``full``: the client sends our additions."""
     meta = meta_of(int(base.data_type), base.shape)
     if meta is None or statistics is None:
         return RemoteStats(meta)
@@ -60,14 +51,14 @@ def stats_of(base: Any, statistics: Any | None, *, full: bool) -> RemoteStats:
 
 
 def stats_beside_hit(hit: Any) -> tuple[TensorMeta | None, TensorStats | None]:
-    """Returns what our own client sends along with a hit."""
+    """The type and statistics that our own client sends along with a hit."""
     meta = meta_of(int(hit.base.data_type), hit.base.shape) if hit.HasField("base") else None
     return meta, _stats(hit.statistics, full=True) if meta and hit.HasField("statistics") else None
 
 
 def _stats(message: Any, full: bool) -> TensorStats | None:
     if full and not (message.count or message.HasField("count")):
-        return None  # its elements are no numbers
+        return None  # the elements are no numbers
     finite = message.count - message.nan_count - message.neg_inf_count - message.pos_inf_count
     values: dict[str, Any] = {field.name: field.unknown for field in STORED}
     for field, sent in SENT:
@@ -86,7 +77,7 @@ def _finite(value: float) -> float | None:
 
 
 _LOWEST: Final = 3.4e38
-"""Just below the largest float32: what an all-NaN tensor's extremes are given as."""
+"""Just below the largest float32, which clients send as the extremes of an all-NaN tensor."""
 
 _NO_ACTUAL: Final = frozenset(
     {b"rtol", b"atol", b"equal_nan", b"epsilon", b"range_start_inclusive", b"range_end_inclusive"}
@@ -98,7 +89,7 @@ _MOST_QUANTITIES: Final = 64
 
 
 def hit_of(message: Any) -> ReceivedHit | None:
-    """A ``WatchpointHit``; None for one without a tensor, or with a slot that is none."""
+    """A ``WatchpointHit``; None without a tensor or with an impossible slot."""
     slot = message.tensor.slot or b"0"
     if not message.tensor.node_name or not slot.isdigit() or len(slot) > 9:
         return None
@@ -148,25 +139,16 @@ class AnswerTooLargeError(Exception):
 
 
 class GraphAssembly:
-    """The graphs of one stream.
-
-    ``SendGraph`` never says that its graph is finished: the end of the stream does. ``SendMultiGraphs`` marks the last
-    chunk of each graph. What a broken stream left is dropped.
-    """
+    """The graphs of one stream, within ``most`` bytes from ``memory``; those of a broken stream are dropped."""
 
     def __init__(self, memory: MemoryLimit, most: int) -> None:
-        """At most ``most`` bytes, from what is left of ``memory``."""
         self._memory, self._most = memory, most
         self._chunks: list[bytes] = []
         self._taken = 0
         self._graphs: list[bytes] = []
 
     def take(self, buffer: bytes, finished: bool) -> None:
-        """The next chunk.
-
-        Raises:
-            TooLargeError: that is more than a client may send; what was kept is freed by ``drop``.
-        """
+        """Takes the next chunk; AnswerTooLargeError over the limits, then ``drop`` frees the memory."""
         # An empty chunk costs memory too.
         size = len(buffer) or 64
         if self._taken + size > self._most:
@@ -182,13 +164,13 @@ class GraphAssembly:
             self._close()
 
     def end(self) -> tuple[tuple[bytes, ...], int]:
-        """The stream ended well: its graphs, and the bytes that whoever keeps them gives back some day."""
+        """Returns the graphs after the stream ended well, and their bytes, which their owner must give back."""
         self._close()
         taken, self._taken = self._taken, 0
         return tuple(self._graphs), taken
 
     def drop(self) -> None:
-        """The stream broke: nothing of it is kept."""
+        """The stream broke: all of its graphs are dropped."""
         self._memory.give(self._taken)
         self._taken = 0
         self._chunks.clear()
@@ -204,21 +186,15 @@ PREVIOUS: Final = b"prev"
 
 
 class ViewAnswer(ABC):
-    """The answer to one view.
-
-    Attributes:
-        stray: bytes that came without being asked for.
-        failure: what the receiver of values raised, None when all is well.
-    """
+    """The answer to one view."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = False
-        self.stray = 0
-        self.failure: Exception | None = None
+        self.stray = 0  # bytes that came without being asked for
+        self.failure: Exception | None = None  # exception of the receiver of values
 
     def take(self, message: Any, size: int) -> None:
-        """The next message, of so many bytes on the wire."""
         with self._lock:
             if self._cancelled:
                 return
@@ -228,12 +204,11 @@ class ViewAnswer(ABC):
                 self.failure, self._cancelled = error, True
 
     def cancel(self) -> None:
-        """Gives the answer up: data that still comes is dropped. No receiver is called after this."""
+        """Gives the answer up: later data is dropped. No receiver is called after this."""
         with self._lock:
             self._cancelled = True
 
     def finish(self) -> None:
-        """Notes that the stream ended."""
         with self._lock:
             if self._cancelled:
                 return
@@ -259,24 +234,21 @@ class NumbersAnswer(ViewAnswer):
     """Statistics or types, in the order asked."""
 
     def __init__(self, count: int, *, full: bool) -> None:
-        """An answer of ``count`` entries; ``full``: the client sends our additions."""
         super().__init__()
         self._count, self._full = count, full
         self._entries: list[RemoteStats] = []
 
     @property
     def complete(self) -> bool:
-        """Tells whether all have come."""
         return len(self._entries) == self._count
 
     @property
     def come(self) -> int:
-        """The number of those that have come."""
         return len(self._entries)
 
     @property
     def entries(self) -> list[RemoteStats]:
-        """One for each tensor; those that did not come are missing at the client."""
+        """One entry for each tensor; a tensor that did not come is not at the client."""
         return self._entries + [RemoteStats(None)] * (self._count - len(self._entries))
 
     def _take(self, message: Any, size: int) -> None:
@@ -289,7 +261,7 @@ class NumbersAnswer(ViewAnswer):
         self._entries.append(stats_of(base, statistics, full=self._full))
 
     def _finish(self) -> None:
-        pass  # what did not come is missing
+        pass  # entries that did not come are missing
 
 
 @dataclass(slots=True)
@@ -301,26 +273,19 @@ class _Arriving:
 
 
 class ValuesAnswer(ViewAnswer):
-    """Values, handed on chunk by chunk.
-
-    Attributes:
-        done: for each tensor whether all of it came; None for those of which nothing was said at all.
-        received: bytes of values.
-        declared: bytes of the tensors that have begun.
-    """
+    """Values, handed on chunk by chunk."""
 
     def __init__(self, tensors: Sequence[RemoteTensor], first: int, sink: ValueSink) -> None:
-        """Values of some tensors of a request, of which the first has the number ``first``."""
+        """``first`` is the number of the first of these tensors in the request."""
         super().__init__()
         self._tensors, self._first, self._sink = tensors, first, sink
         self._at = -1
         self._now: _Arriving | None = None
-        self.done: list[bool | None] = [None] * len(tensors)
+        self.done: list[bool | None] = [None] * len(tensors)  # whether all of it came; None: nothing was said
         self.received = self.declared = 0
 
     @property
     def complete(self) -> bool:
-        """Tells whether something was said to the end of every tensor."""
         return None not in self.done
 
     def _take(self, message: Any, size: int) -> None:
@@ -334,7 +299,7 @@ class ValuesAnswer(ViewAnswer):
             self._write(self._now, message)
 
     def _place(self, message: Any) -> int | None:
-        """Tells which tensor it belongs to: the one that arrives, or the next one of that name that was asked for."""
+        """The tensor of a message: the tensor that arrives, or the next requested tensor of that name."""
         if self._at >= 0 and _is(self._tensors[self._at], message) and (self._now or self._same(message)):
             return self._at
         for number in range(self._at + 1, len(self._tensors)):
@@ -345,7 +310,7 @@ class ValuesAnswer(ViewAnswer):
         return None
 
     def _same(self, message: Any) -> bool:
-        """Tells whether it is a further chunk of a tensor that was given up, not the next request of that name."""
+        """Tells whether a message is a further chunk of a tensor that was given up, not the next of that name."""
         later = self._tensors[self._at + 1 :]
         return self.done[self._at] is False and not any(_is(tensor, message) for tensor in later)
 
@@ -354,7 +319,7 @@ class ValuesAnswer(ViewAnswer):
             self.stray += len(message.tensor_content)
             return
         meta = meta_of(int(message.data_type), message.dims)
-        if meta is None:  # the client does not have it, or says what cannot be
+        if meta is None:  # the client does not have it, or sends nonsense
             self._end(number, complete=False)
             return
         wanted = self._sink.begin(self._first + number, meta.dtype, meta.shape)

@@ -1,9 +1,8 @@
-"""The conversation with one training: what is said to it, and when. A state machine without sockets, threads or clocks.
+"""The conversation with one training: what to tell it, and when. A state machine without sockets, threads or clocks.
 
-A training enters ``WaitCMD`` (``enter``), is answered at most once (``command``), does what it was told and enters
-again. Everything else follows: that it has run is known from the command that it was answered with, never from
-``cur_step``, which clients of MindSpore repeat. Its answers to questions come between two entries, so an entry also
-ends the question that was put before it.
+A training enters ``WaitCMD`` (``enter``), is answered at most once (``command``), follows the command and enters again.
+That it has run is known from the command that it got, never from ``cur_step``, which MindSpore's clients repeat. Its
+answers to questions come between two entries, so an entry also ends the question that was put before it.
 """
 
 from __future__ import annotations
@@ -21,22 +20,20 @@ from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatc
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 SHORTEST, LONGEST = 5, 3600
-"""Seconds that a client may leave between two heartbeats; other numbers are not taken."""
+"""Seconds that a client may leave between two heartbeats; other numbers are ignored."""
 MISSES: Final = 3
 ANSWER_SECONDS: Final = 120.0
 """Seconds that a client may be silent after a command when it does not train."""
 
 
 class Heartbeat:
-    """Signs of life of one client; one that never sent a heartbeat is never missed."""
+    """Signs of life of one client; a client that never sent a heartbeat is never missed."""
 
     def __init__(self, now: float) -> None:
-        """A client that was heard of at ``now``."""
         self.period: int | None = None
         self._last = now
 
     def heard(self, now: float) -> None:
-        """Any sign of life."""
         self._last = max(self._last, now)
 
     def beat(self, period: int, now: float) -> None:
@@ -46,11 +43,11 @@ class Heartbeat:
         self.heard(now)
 
     def silent(self, now: float) -> bool:
-        """Tells whether a client that has nothing to do but answer has not been heard of for long."""
+        """Tells whether a client that only has to answer has not been heard of for ``ANSWER_SECONDS``."""
         return now - self._last > ANSWER_SECONDS
 
     def missed(self, now: float) -> bool:
-        """Tells whether three heartbeats in a row did not come."""
+        """Tells whether ``MISSES`` heartbeats in a row did not come."""
         return self.period is not None and now - self._last > MISSES * (self.period + 0.5)
 
 
@@ -66,13 +63,7 @@ class QuestionState(Enum):
 
 @dataclass(slots=True)
 class ClientQuestion:
-    """Something that a client is asked for while it waits.
-
-    Attributes:
-        command: how it is asked.
-        answer: what the caller wants to have at hand when the answer comes; not looked at here.
-        state: what has become of it.
-    """
+    """A question to a client while it waits; ``answer`` belongs to the caller and is not looked at here."""
 
     command: TensorRequest | Recheck
     answer: object = None
@@ -80,47 +71,32 @@ class ClientQuestion:
 
     @property
     def open(self) -> bool:
-        """Tells whether an answer can still come."""
         return self.state in (QuestionState.QUEUED, QuestionState.SENT)
 
 
 @dataclass(slots=True)
 class RunPlan:
-    """The way in which a training goes on.
+    """How a training goes on."""
 
-    Attributes:
-        left: steps after the one that is asked for now; None without end.
-        stop_on_hit: hits end it.
-        node: a node to stop at (empty: the next one), None to run by steps.
-        stop_on_new_nodes: a graph that is sent anew interrupts it.
-        stop_at_nodes: hits end it inside a step, too.
-    """
-
-    left: int | None
-    stop_on_hit: bool = True
-    node: str | None = None
-    stop_on_new_nodes: bool = False
-    stop_at_nodes: bool = True
+    left: int | None  # steps after the one that is asked for now; None: no end
+    stop_on_hit: bool = True  # hits end it
+    node: str | None = None  # a node to stop at (empty: the next one); None: run by steps
+    stop_on_new_nodes: bool = False  # a graph that is sent anew interrupts it
+    stop_at_nodes: bool = True  # hits end it inside a step, too
 
     @property
     def together(self) -> bool:
-        """Tells whether hits inside a step, after the first ones, wait for its end: nobody stops at each."""
+        """Whether hits inside a step, after the first ones, wait for its end: nobody stops at each."""
         return not (self.stop_on_hit and self.stop_at_nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """The report of a training that enters.
+    """The report of a training that enters."""
 
-    Attributes:
-        step: None from clients that cannot be trusted to count.
-        node: where it stands inside a step.
-        root: the number of the root graph that it ran, or is about to run; None from clients that do not say.
-    """
-
-    step: int | None = None
-    node: str = ""
-    root: int | None = None
+    step: int | None = None  # None from clients that cannot be trusted to count
+    node: str = ""  # where it stands inside a step
+    root: int | None = None  # the root graph that ran or is about to run; None from clients that do not say
 
 
 _REQUEST_BYTES: Final = 1024 * 1024
@@ -141,10 +117,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Goes on to the end of the step, and over so many steps more as long as no watchpoint hits.
-
-    ``together``: see ``RunPlan``.
-    """
+    """Goes on to the end of the step, and up to ``ahead`` steps more as long as no watchpoint hits."""
 
     ahead: int = 0
     together: bool = False
@@ -159,7 +132,7 @@ class RunNode:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """Judges again what is there."""
+    """Judges the present values again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +161,7 @@ Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | TensorRequest
 
 
 def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
-    """The ``EventReply`` that carries a command.
-
-    Args:
-        command: what to say.
-        swap_tolerances: the client reads atol before rtol (MindSpore before 1.6 reads them by position).
-    """
+    """The ``EventReply`` of a command; ``swap_tolerances`` for MindSpore before 1.6, which reads atol before rtol."""
     reply: Any = wire.message("EventReply")()
     match command:
         case Exit():
@@ -218,12 +186,12 @@ def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
 
 
 def status(number: int) -> bytes:
-    """An ``EventReply`` that says only how it went; OK takes no bytes, as in MindSpore's own replies."""
+    """An ``EventReply`` with a status only; OK takes no bytes, as in MindSpore's own replies."""
     return bytes(wire.message("EventReply")(status=number).SerializeToString()) if number else b""
 
 
 def matched(yes: bool) -> bytes:
-    """The answer to a handshake. A false that is not written would read as a server of 1.0."""
+    """The answer to a handshake. Omitting false would read as a server of 1.0."""
     return bytes(wire.message("EventReply")(version_matched=yes).SerializeToString())
 
 
@@ -240,7 +208,7 @@ def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> 
         params[0], params[1] = params[1], params[0]
     for name, value, disabled in params:
         param = target.watch_condition.params.add(name=name.encode())
-        # As a client of MindSpore writes it: what is zero takes no bytes.
+        # As MindSpore's client writes it: zeros take no bytes.
         if disabled:
             param.disabled = True
         elif isinstance(value, str):
@@ -284,10 +252,9 @@ _PARTS: Final = 64
 
 
 def as_sent(watchpoints: Iterable[RemoteWatchpoint]) -> dict[int, RemoteWatchpoint]:
-    """The list by the numbers that clients know.
+    """The list by the numbers that clients know; a watchpoint of very many nodes is split (``own_id`` leads back).
 
-    A watchpoint of very many nodes becomes several under numbers of their own (``own_id`` leads back). The name ``*``
-    is left out: a client of MindSpore would report every hit under it. A watchpoint without nodes is none.
+    The name ``*`` is left out, under which MindSpore's client would report every hit.
     """
     sent: dict[int, RemoteWatchpoint] = {}
     for watchpoint in watchpoints:
@@ -298,14 +265,14 @@ def as_sent(watchpoints: Iterable[RemoteWatchpoint]) -> dict[int, RemoteWatchpoi
 
 
 def own_id(number: int) -> int:
-    """The watchpoint that a number which a client reports belongs to."""
+    """The watchpoint of a number that a client reports."""
     return (number - _PART_IDS) // _PARTS if number >= _PART_IDS else number
 
 
 def difference(
     installed: Mapping[int, RemoteWatchpoint], wanted: Mapping[int, RemoteWatchpoint]
 ) -> Watch | Unwatch | None:
-    """The next command on the way from one list to the other, deletions first; None when they are the same."""
+    """The next command from one list to the other, deletions first; None when they are the same."""
     gone = min((number for number in installed if number not in wanted), default=None)
     if gone is not None:
         return Unwatch(gone)
@@ -333,27 +300,17 @@ def _parts(nodes: tuple[tuple[str, str, str], ...]) -> list[tuple[tuple[str, str
 
 Events = list[Event]
 ENDLESS: Final = 2**31 - 1
-"""Steps that a training which was told to run until a hit may run without asking. It asks now and then all the same."""
+"""Steps that a training may run without asking when it runs until a hit. It asks now and then all the same."""
 
 
 class TrainingConversation:
-    """One training, from its first handshake to its end. Not thread-safe: the owner locks.
-
-    Attributes:
-        phase: what it is doing.
-        stop: where it stopped last.
-        waiting: the call that waits for a command, None when there is none.
-        released: it goes on by itself, for good.
-        graph_runs: which root graph ran in each step.
-        listed: the number of the list that it has: see ``watch``.
-    """
+    """One training, from its first handshake to its end. Not thread-safe: the owner locks."""
 
     def __init__(self, now: float, *, mismatch: bool = False, features: int = 0) -> None:
-        """A training that has shaken hands at time ``now``."""
         self.phase = Phase.MISMATCH if mismatch else Phase.RECEIVING
         self.stop: TrainingStop | None = None
-        self.waiting: int | None = None
-        self.released = False
+        self.waiting: int | None = None  # the call that waits for a command
+        self.released = False  # it goes on by itself, for good
         self.features = features
         self.heartbeat = Heartbeat(now)
         self.graph_runs = GraphRuns()
@@ -371,7 +328,7 @@ class TrainingConversation:
         self._arrived_hits = False
         self._grown = False
         self._opens = False
-        self.listed = self._lists = 0
+        self.listed = self._lists = 0  # the number of the list that it has: see ``watch``
         self._lists_meanwhile = False
 
     # What the client does ------------------------------------------------------------------------------------------
@@ -379,11 +336,8 @@ class TrainingConversation:
     def introduce_again(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
         """The training introduced itself again: it has forgotten all watchpoints, and will send its graphs.
 
-        Args:
-            now: the time.
-            resumes: it is still the same training (its graph changed, or it was cut off for a while), and counts its
-                steps itself; else a new one begins in the same process.
-            features: what it can do.
+        ``resumes``: it is still the same training (its graph changed, or it was cut off for a while), and counts its
+        steps itself; else a new training begins in the same process.
         """
         events = [Event.BACK] if self.phase in (Phase.LOST, Phase.DONE) else []
         if self.phase is Phase.DONE:
@@ -405,20 +359,16 @@ class TrainingConversation:
         return events
 
     def open_graph(self, now: float) -> Events:
-        """The training sends one more root graph: it goes on as it was told, and has forgotten nothing.
-
-        It waits once before the first run of that graph, so that it can be told what to watch there.
-        """
+        """The training sends one more root graph, and waits once before its first run to get watchpoints there."""
         events = self.heard(now)
         self._fail_questions()
         self.waiting, self._opens = None, True
         return events
 
     def moved(self) -> None:
-        """It came back on another connection: the last answer may never have arrived, and is given again.
+        """It came back on another connection: the last answer may not have arrived, and is given again.
 
-        Only a command to run is not repeated: it may have been followed, and a client that does not count its steps
-        would run twice.
+        Commands to run are not repeated: a client that does not count its steps might run twice.
         """
         if isinstance(self._last, Watch):
             self._installed.pop(self._last.watchpoint.id, None)
@@ -428,7 +378,6 @@ class TrainingConversation:
             self._open = None
 
     def heard(self, now: float) -> Events:
-        """Any call of it arrived."""
         self.heartbeat.heard(now)
         if self.phase is not Phase.LOST or self._broken:
             return []
@@ -440,7 +389,7 @@ class TrainingConversation:
         self._broken = False
         events = self.heard(now)
         if self.phase is Phase.DONE and not self._terminate:
-            self.phase = Phase.RECEIVING  # it said that it was done, and goes on
+            self.phase = Phase.RECEIVING  # it said that it was done, but goes on
             events.append(Event.BACK)
         self.waiting = call
         self._end_question(events)
@@ -455,15 +404,15 @@ class TrainingConversation:
         first = self.phase is Phase.RECEIVING and self._course is None
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
-        if self.phase is Phase.RECEIVING:  # it is to go on, but did not get to hear of it
+        if self.phase is Phase.RECEIVING:  # the command to go on did not arrive
             self.stop = self.stop or TrainingStop(1, START if report.step is None else report.step, alone=True)
             self.phase = Phase.RUNNING
-        if self.released and self.phase is Phase.STOPPED:  # let go while it was lost
+        if self.released and self.phase is Phase.STOPPED:  # released while it was lost
             self.phase = Phase.RUNNING
         return events
 
     def leave(self, call: int) -> Events:
-        """The connection of a call that waits broke before it was answered."""
+        """The connection of a waiting call broke before it was answered."""
         if call != self.waiting:
             return []
         self.waiting = None
@@ -478,15 +427,15 @@ class TrainingConversation:
         return [Event.LOST]
 
     def cut(self) -> Events:
-        """Refuses the training for good: a call that waits is ended."""
+        """Refuses the training for good: a waiting call is ended."""
         self.waiting = None
         return self.lose()
 
     def tick(self, now: float) -> Events:
-        """Looks at the time: a training that has not been heard of for too long is lost until it is."""
+        """A training that has not been heard of for too long is lost until it is heard again."""
         if self.waiting is not None:
             self.heartbeat.heard(now)  # a call that waits is a sign of life: gRPC pings
-        # One that was asked and died before it answered leaves no call behind that could break.
+        # A client that was asked and died before it answered has no call that could break.
         silent = not isinstance(self._last, RunStep | RunNode) and self.heartbeat.silent(now)
         if self.phase in (Phase.LOST, Phase.DONE) or not (silent or self.heartbeat.missed(now)):
             return []
@@ -495,7 +444,7 @@ class TrainingConversation:
         return events
 
     def finish(self, step: int | None = None) -> Events:
-        """It said that it is done; ``step`` ended last, where it counts them: it may have run ahead to its end."""
+        """The training said that it is done; ``step`` ended last, if its client counts steps: it may have run ahead."""
         self._fail_questions()
         if self.phase is Phase.DONE:
             return []
@@ -505,7 +454,7 @@ class TrainingConversation:
         return [Event.DONE]
 
     def report_hits(self) -> bool:
-        """Takes a whole stream of hits; False when hits make no sense now, and are to be dropped."""
+        """Takes a whole stream of hits; False when hits make no sense now, and must be dropped."""
         if isinstance(self._last, RunStep | RunNode | Recheck):
             self._arrived_hits = True
             return True
@@ -514,7 +463,7 @@ class TrainingConversation:
     # What it is answered -------------------------------------------------------------------------------------------
 
     def command(self, call: int) -> Command | None:
-        """The answer for a call that waits; None when it has to go on waiting, or waits no more."""
+        """The answer for a waiting call; None while the call has to wait, or when it does not wait any more."""
         if call != self.waiting:
             return None
         command = self._next()
@@ -523,7 +472,7 @@ class TrainingConversation:
         return command
 
     def after(self, command: Command) -> Events:
-        """Returns what follows from a command that was just given."""
+        """The events that follow from a command that was just given."""
         if isinstance(command, Exit):
             return self.finish()
         if not isinstance(command, RunStep | RunNode | Recheck):
@@ -535,7 +484,7 @@ class TrainingConversation:
     # What people want ----------------------------------------------------------------------------------------------
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
-        """The list as it should be; returns its number."""
+        """Sets the wanted list; returns its number."""
         if not self.released:
             self._wanted = as_sent(watchpoints)
             self._lists += 1
@@ -550,21 +499,12 @@ class TrainingConversation:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> Events:
-        """Goes on for some steps; see ``wire.TrainingProcess``.
-
-        Raises:
-            NotStoppedError: it is not waiting.
-        """
+        """See ``wire.TrainingProcess``; NotStoppedError: the training is not waiting."""
         left = None if steps is None else max(steps, 1) - 1
         return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes, stop_at_nodes=stop_at_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
-        """Goes on to a node, or to the next one.
-
-        Raises:
-            NotStoppedError: it is not waiting.
-            UnsupportedError: it stops at the end of steps only.
-        """
+        """Goes on to a node, or to the next one. UnsupportedError: the client stops at the end of steps only."""
         if not self.features & wire.RUNS_TO_NODES:
             raise UnsupportedError(
                 "this training stops at the end of steps only",
@@ -573,16 +513,15 @@ class TrainingConversation:
         return self._go(RunPlan(0, node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
-        """Stops at the end of the step that runs."""
         self._pause = self._course is not None and not self.released
 
     def terminate(self) -> None:
-        """Ends it at once when it waits, else at its next stop."""
+        """Ends the training at once when it waits, else at its next stop."""
         self._terminate = True
         self._fail_questions()
 
     def release(self) -> Events:
-        """Lets it go on by itself, without watchpoints."""
+        """Lets the training go on by itself, without watchpoints."""
         self._wanted, self.released = {}, True
         self._course = RunPlan(None, stop_on_hit=False)
         if self.phase is not Phase.STOPPED:
@@ -591,12 +530,7 @@ class TrainingConversation:
         return [Event.RUNNING]
 
     def ask(self, command: TensorRequest | Recheck, answer: object = None) -> ClientQuestion:
-        """Puts a question, which is sent when its turn comes.
-
-        Raises:
-            NotStoppedError: it is not waiting.
-            LostError: it is gone.
-        """
+        """Queues a question. NotStoppedError: the training is not waiting; LostError: the training is gone."""
         self._need_stopped()
         question = ClientQuestion(command, answer)
         self._questions.append(question)
@@ -604,34 +538,30 @@ class TrainingConversation:
 
     @property
     def asked(self) -> int:
-        """Questions that have not been sent yet."""
         return len(self._questions)
 
     def withdraw(self, question: ClientQuestion) -> None:
-        """Withdraws a question; one that was sent is answered all the same."""
+        """Withdraws a question; a sent question is answered all the same."""
         if question in self._questions:
             self._questions.remove(question)
             question.state = QuestionState.LOST
 
     @property
     def hits_are_coming(self) -> bool:
-        """Tells whether hits have arrived whose stop has not."""
         return self._arrived_hits
 
     @property
     def settled(self) -> bool:
-        """Tells whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
+        """Whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
         if self.phase in (Phase.LOST, Phase.DONE):
             return True
         return self.waiting is None and not isinstance(self._last, Watch | Unwatch | TensorRequest)
 
     @property
     def open_question(self) -> ClientQuestion | None:
-        """The question that the client is answering."""
         return self._open
 
     def answered(self, question: ClientQuestion) -> None:
-        """The answer to a view came whole."""
         if self._open is question:
             self._open = None
             question.state = QuestionState.ANSWERED
@@ -696,7 +626,7 @@ class TrainingConversation:
             events.append(Event.HITS)
 
     def _repeats(self, last: Command | None, report: TrainingReport) -> bool:
-        """Tells whether the command to go on never arrived: a client that counts stands where it stood."""
+        """Tells whether the command to go on was lost: a client that counts steps is at the same step again."""
         return (
             isinstance(last, RunStep)
             and self.stop is not None
@@ -706,7 +636,7 @@ class TrainingConversation:
         )
 
     def _stand_before(self, report: TrainingReport) -> Events:
-        """It stands before the first run of a root graph; whoever drives gives it the list for that and lets it go."""
+        """The training stands before the first run of a root graph: the driver gives it its list, and lets it go."""
         self._opens = False
         before, course = self.stop or TrainingStop(0, START), self._course
         goes_on = course is not None and not (self._terminate or self._pause)

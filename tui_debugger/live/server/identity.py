@@ -1,4 +1,4 @@
-"""The clients that are understood, MindSpore 1.1 to 2.3 and our own, and the limits of what is kept of them."""
+"""The clients that are understood, MindSpore 1.1 to 2.3 and our own, and the limits of the server."""
 
 from __future__ import annotations
 
@@ -17,54 +17,35 @@ from tui_debugger.text.clean import clean
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of one server.
+    """Bounds of one server."""
 
-    Attributes:
-        clients: trainings that are connected at the same time.
-        remembered: trainings that are listed, those that are lost or done included; the oldest of these are forgotten.
-        message_bytes: one message.
-        graph_bytes: all graphs of one client.
-        hits: hits of one stop; those above are counted, not kept.
-        memory_bytes: graphs and hits of all clients together.
-        stray_bytes: bytes of one stream that nobody asked for.
-        strikes: broken rules after which a client is cut off.
-        handshakes: handshakes of one client in a minute.
-        idle: seconds between two messages of a stream.
-        view_tensors: tensors in one request for values.
-        view_numbers: tensors in one request for statistics or types.
-        questions: requests of one client that wait to be sent.
-    """
-
-    clients: int = 256
-    remembered: int = 512
-    message_bytes: int = 4 * 1024 * 1024
-    graph_bytes: int = 512 * 1024 * 1024
-    hits: int = 200_000
-    memory_bytes: int = 2 * 1024 * 1024 * 1024
-    stray_bytes: int = 16 * 1024 * 1024
-    strikes: int = 20
-    handshakes: int = 60
-    idle: float = 60.0
-    view_tensors: int = 64
-    view_numbers: int = 512
-    questions: int = 1024
+    clients: int = 256  # trainings that are connected at the same time
+    remembered: int = 512  # listed trainings, including lost and done ones; the oldest of these are forgotten
+    message_bytes: int = 4 * 1024 * 1024  # one message
+    graph_bytes: int = 512 * 1024 * 1024  # all graphs of one client
+    hits: int = 200_000  # hits of one stop; further ones are counted, not kept
+    memory_bytes: int = 2 * 1024 * 1024 * 1024  # graphs and hits of all clients together
+    stray_bytes: int = 16 * 1024 * 1024  # bytes of one stream that nobody asked for
+    strikes: int = 20  # broken rules after which a client is cut off
+    handshakes: int = 60  # handshakes of one client in a minute
+    idle: float = 60.0  # seconds between two messages of a stream
+    view_tensors: int = 64  # tensors in one request for values
+    view_numbers: int = 512  # tensors in one request for statistics or types
+    questions: int = 1024  # requests of one client that wait to be sent
 
 
 class MemoryLimit:
     """Bytes that all clients share."""
 
     def __init__(self, size: int) -> None:
-        """A budget of ``size`` bytes."""
         self._left = size
         self._lock = threading.Lock()
 
     @property
     def left(self) -> int:
-        """Bytes that are free."""
         return self._left
 
     def take(self, size: int) -> bool:
-        """Reserves bytes; False when there are not that many left."""
         with self._lock:
             if size > self._left:
                 return False
@@ -72,7 +53,6 @@ class MemoryLimit:
             return True
 
     def give(self, size: int) -> None:
-        """Frees bytes that were reserved."""
         with self._lock:
             self._left += size
 
@@ -80,9 +60,9 @@ class MemoryLimit:
 NEWEST: Final = (2, 3)
 """The last version of MindSpore with a client."""
 VIEWS_NUMBERS: Final = (1, 5)
-"""From here on clients answer requests for statistics and types."""
+"""Clients from this version on answer requests for statistics and types."""
 RIGHT_TOLERANCES: Final = (1, 6)
-"""From here on clients read rtol before atol; older ones read them the other way round."""
+"""Clients from this version on read rtol before atol; older ones in reverse order."""
 
 
 class Admission(Enum):
@@ -92,28 +72,21 @@ class Admission(Enum):
     MISMATCH = "mismatch"
     """The client says what it is and waits to be ended: its messages are not known here."""
     TOO_OLD = "too old"
-    """The client does not know of versions: it gets the command to exit."""
+    """The client knows no versions: it gets the command to exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientVersion:
-    """A client's version, judged.
-
-    Attributes:
-        admission: whether the client is admitted, or how it is refused.
-        version: major and minor; (0, 0) when unknown.
-        warning: for an admitted client, what people should know, or empty.
-        refusal: for one that is not, one sentence, or empty.
-    """
+    """A client's version (major, minor; (0, 0): unknown), judged."""
 
     admission: Admission
     version: tuple[int, int]
-    warning: str = ""
-    refusal: str = ""
+    warning: str = ""  # for users, about an admitted client
+    refusal: str = ""  # one sentence about a refused client
 
 
 def judge(text: str) -> ClientVersion:
-    """Judges the version that a client of MindSpore gives; empty means 1.0, which gives none."""
+    """Judges the version of a client of MindSpore; empty means 1.0, which gives none."""
     if not text:
         return ClientVersion(
             Admission.TOO_OLD,
@@ -150,51 +123,37 @@ _LONGEST = 200
 class Caller:
     """The origin of a call.
 
-    A client of MindSpore is known by its connection, all calls of a process share one. Ours shows its session with
-    every call, because all clients of a Unix socket look the same, and one that lost its connection comes back
-    through another.
-
-    Attributes:
-        peer: as gRPC names it: ``ipv4:127.0.0.1:52114``, ``unix:``.
-        session: what our own client shows, else empty.
+    A client of MindSpore is known by its connection, which all calls of a process share. Ours shows its session with
+    every call, because clients of a Unix socket look the same and may come back on another connection.
     """
 
-    peer: str
+    peer: str  # as gRPC names it: ``ipv4:127.0.0.1:52114``, ``unix:``
     session: str = ""
 
     @property
     def key(self) -> str:
-        """The key that the calls of one client have in common."""
         return f"session {self.session}" if self.session else f"peer {self.peer}"
 
     @property
     def host(self) -> str:
-        """The host of its process, without the port."""
         kind, _, rest = self.peer.partition(":")
         return unquote(rest).rpartition(":")[0] if kind.startswith("ip") else kind
 
     @property
     def address(self) -> str:
-        """For people."""
         kind, _, rest = self.peer.partition(":")
         return cut_and_clean(unquote(rest)) if kind.startswith("ip") else kind
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The introduction of a client.
+    """The introduction of a client; ``session``, ``place`` and ``run`` come from our own client only.
 
     Attributes:
-        judged: whether it is understood.
-        own: it is a client of ours.
-        session: random, one for each training process; ours only.
-        rank: process number, None when it does not say.
-        world_size: processes of the run, None when it does not say.
-        device: device number as text.
-        graphs: how many graphs it will send.
-        place: host name and process number, ours only: the same for a process that comes back.
-        run: what all processes that one launcher started have in common, ours only; empty when no launcher is known,
-            None from a client that says nothing of it.
+        session: random, one for each training process.
+        place: host name and process number: the same for a process that comes back.
+        run: shared by all processes of one launcher; empty without a known launcher, None from a client without this
+            field.
     """
 
     judged: ClientVersion
@@ -211,10 +170,7 @@ class Handshake:
     run: str | None = None
 
     def trains_with(self, other: Handshake) -> bool:
-        """Tells whether both are of one run, as far as that can be told.
-
-        Without a launcher that is known, they have to be different ranks of as many processes.
-        """
+        """Tells whether both are of one run; without a launcher: different ranks of the same number of processes."""
         if self.run is None or other.run is None or (self.place is not None and self.place == other.place):
             return True
         if self.run or other.run:
@@ -223,7 +179,6 @@ class Handshake:
 
 
 def handshake_of(metadata: Any) -> Handshake:
-    """Reads the ``Metadata`` of a handshake."""
     client = cut_and_clean(text(metadata.client))
     own = bool(client)
     version = cut_and_clean(text(metadata.ms_version))
@@ -244,23 +199,22 @@ def handshake_of(metadata: Any) -> Handshake:
 
 
 def text(data: bytes) -> str:
-    """Bytes of the wire as text, whatever they are."""
     return bytes(data).decode("utf-8", errors="replace")
 
 
 def cut_and_clean(words: str) -> str:
-    """Returns the beginning of a text that a peer sent, safe to print."""
+    """The beginning of a text that a peer sent, safe to print."""
     return clean(words[:_LONGEST])[:_LONGEST]
 
 
 KINDS: Final = 32
-"""The most kinds that are counted apart."""
+"""The most kinds that are counted separately."""
 _MOST: Final = 1 << 62
 _OTHERS: Final = "other things"
 
 
 def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
-    """Reads the ``unrecorded`` of a ``Metadata``: texts are cleaned, what counts nothing is left out."""
+    """Reads the ``unrecorded`` of a ``Metadata``; texts are cleaned, entries without a count are left out."""
     found = (
         Unrecorded(
             cut_and_clean(text(each.what)) or _OTHERS,
@@ -274,7 +228,7 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
 
 
 def notes_of(message: Any) -> list[tuple[int, dict[str, Note]]]:
-    """Reads the ``notes`` of a ``Metadata``, within the limits: what is no note is left out."""
+    """Reads the ``notes`` of a ``Metadata``, within the limits; other values are left out."""
     return [
         (int(each.step), limited((text(note.name), _value(note)) for note in each.notes))
         for each in message.notes
@@ -290,7 +244,7 @@ def _value(note: Any) -> object:
 
 
 def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:
-    """Joins what was said before and what is said now, by kind: counts are of all so far: the larger one is right."""
+    """Joins earlier and present counts by kind: both count from the start, so the larger one is right."""
     kinds = {each.what: each for each in before}
     for each in now:
         what = each.what if each.what in kinds or len(kinds) < KINDS - 1 else _OTHERS

@@ -10,20 +10,14 @@ from tui_debugger.live.wire import ReceivedHit
 
 
 class ReceivedParts:
-    """Graphs and hits, and the memory that they take.
-
-    Attributes:
-        graphs: all of them, empty until they are all there.
-        hits: of the last stop.
-        left_out: hits of the last stop that were not kept.
-    """
+    """Graphs (empty until all are there) and the hits of the last stop, with the memory that they take."""
 
     def __init__(self, memory: MemoryLimit, most_hits: int, graphs: int) -> None:
         self._memory, self._most_hits = memory, most_hits
         self._expected = graphs
         self.graphs: tuple[bytes, ...] = ()
         self.hits: tuple[ReceivedHit, ...] = ()
-        self.left_out = 0
+        self.left_out = 0  # hits of the last stop that were not kept
         self._graph_bytes = self._hit_bytes = 0
         self._arriving: list[bytes] = []
         self._arriving_bytes = 0
@@ -31,7 +25,7 @@ class ReceivedParts:
         self._coming_bytes = self._coming_left_out = 0
 
     def expect(self, graphs: int, *, more: bool = False) -> None:
-        """A new handshake: the graphs come again, or ``more`` besides them; hits that are on their way stay."""
+        """A new handshake: the graphs come again, or ``more`` besides them; hits on their way stay."""
         self._expected = graphs
         self._memory.give(self._arriving_bytes)
         self._arriving, self._arriving_bytes = [], 0
@@ -40,13 +34,12 @@ class ReceivedParts:
             self.graphs, self._graph_bytes = (), 0
 
     def add_graphs(self, graphs: Sequence[bytes], size: int) -> bool:
-        """Graphs of one stream; True when all are there now."""
         self._arriving.extend(graphs)
         self._arriving_bytes += size
         return len(self._arriving) >= max(self._expected, 1) and self.publish_late()
 
     def publish_late(self) -> bool:
-        """Publishes what came, as nothing more will come; False when there is nothing new."""
+        """Publishes the graphs so far, as no more will come; False when there is nothing new."""
         if not self._arriving:
             return False
         taken = self._graph_bytes + self._arriving_bytes
@@ -57,7 +50,6 @@ class ReceivedParts:
         return True
 
     def add_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
-        """Hits of one stream, which took ``size`` bytes."""
         room = max(0, self._most_hits - len(self._coming))
         self._coming.extend(hits[:room])
         self._coming_left_out += left_out + max(0, len(hits) - room)
@@ -67,26 +59,25 @@ class ReceivedParts:
             self._memory.give(size)
 
     def show_hits(self) -> None:
-        """A stop: what came since the last one are its hits."""
+        """A stop: the hits since the last stop belong to it."""
         self._memory.give(self._hit_bytes)
         self.hits, self._hit_bytes = tuple(self._coming), self._coming_bytes
         self.left_out = self._coming_left_out
         self._coming, self._coming_bytes, self._coming_left_out = [], 0, 0
 
     def drop_coming(self) -> None:
-        """Their stop will never be."""
+        """Drops hits whose stop will never come."""
         self._memory.give(self._coming_bytes)
         self._coming, self._coming_bytes, self._coming_left_out = [], 0, 0
 
     def clear(self) -> None:
-        """Frees everything."""
         self.drop_coming()
         self.show_hits()
         self.expect(0)
 
 
 def _joined(before: Sequence[bytes], more: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Graphs with others that came later: one with a name that is there already takes the place of that."""
+    """Adds graphs to others; a graph replaces an earlier one of the same name."""
     if not before:
         return tuple(more)
     named = {_name_of(graph): graph for graph in more}

@@ -1,9 +1,8 @@
-"""The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
+"""The calls of ``debugger.EventListener``: reads messages within limits, and passes them on.
 
-Calls whose messages stop coming are ended: each holds a thread.
-
-Every call is taken as a stream of raw messages, also those with one message (it is the same on the wire): so the first
-message of any call can be waited for with an end, and nothing is read before the caller was let in.
+Calls whose messages stop coming are ended: each holds a thread. Every call is taken as a stream of raw messages, also
+those with one message (it is the same on the wire): so the wait for the first message has a limit, and nothing is read
+before the caller was let in.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class WatchedCall:
         self.messages = 0
 
     def renew(self) -> None:
-        """A message came."""
         self.since = self._clock()
         self.messages += 1
 
@@ -54,35 +52,29 @@ class IdleCalls:
     """All calls that read, and how long they may wait for a message."""
 
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
-        """Calls end after ``idle`` seconds without a message."""
         self._idle, self.clock = idle, clock
         self._lock = threading.Lock()
         self._reading: set[WatchedCall] = set()
 
     def since(self, began: float) -> float:
-        """Seconds that have passed."""
         return self.clock() - began
 
     @property
     def reading(self) -> Sequence[WatchedCall]:
-        """The calls that read."""
         with self._lock:
             return tuple(self._reading)
 
     def watch(self, context: Any) -> WatchedCall:
-        """A call reads, until ``leave``."""
         watched = WatchedCall(context, self.clock)
         with self._lock:
             self._reading.add(watched)
         return watched
 
     def leave(self, watched: WatchedCall) -> None:
-        """A call reads no more."""
         with self._lock:
             self._reading.discard(watched)
 
     def tick(self) -> None:
-        """Ends those that waited too long."""
         now = self.clock()
         with self._lock:
             late = [each for each in self._reading if now - each.since > self._idle]
@@ -91,31 +83,26 @@ class IdleCalls:
 
 
 _SOON: Final = 0.05
-"""A connection that breaks shows the end of the stream first, and that it broke a moment later."""
+"""A broken connection shows the end of the stream first, and the break a moment later."""
 
 
 def _nothing() -> None:
-    """Does nothing: the events of this call are not wanted."""
+    """Does nothing."""
 
 
 def _was_cancelled(context: Any) -> bool:
-    """Tells whether a call that is over was cut before its reply was sent.
-
-    gRPC knows, and has no public way to say it. Where its insides change, a broken connection is noticed later, by
-    missing heartbeats.
-    """
+    """Tells by internals of gRPC whether a finished call was cut before its reply; else heartbeats tell it later."""
     return getattr(getattr(context, "_state", None), "client", None) == "cancelled"
 
 
 class MalformedError(Exception):
-    """A message that is none."""
+    """Bytes that are no message."""
 
 
 class ClientCall:
-    """One call: who makes it, and its messages."""
+    """One call: its caller, and its messages."""
 
     def __init__(self, name: str, messages: Iterator[bytes], context: Any, patience: IdleCalls) -> None:
-        """A call of the method ``name``."""
         self.name, self.context = name, context
         self.connection = 0
         self.began = patience.clock()
@@ -132,7 +119,7 @@ class ClientCall:
         self._class = wire.message((wire.UNARY | wire.STREAMS)[name])
 
     def raw(self) -> Generator[bytes, None, None]:
-        """Its messages as bytes; ends too when the connection breaks, see ``whole``."""
+        """The messages of the call as bytes; also ends when the connection breaks, see ``is_whole``."""
         # No context manager that is a generator: where this one is closed, those of Python 3.10 leave the exception and
         # its frames in a circle, the call within it, and gRPC counts the call as open until garbage is collected.
         watched = self._patience.watch(self.context)
@@ -146,36 +133,29 @@ class ClientCall:
             self._patience.leave(watched)
 
     def messages(self) -> Iterator[tuple[Any, int]]:
-        """Its messages, each with its size on the wire."""
         for raw in self.raw():
             yield self._parse(raw), len(raw)
 
     def only(self) -> Any:
-        """The one message of a call that has one; an empty message when the connection broke."""
+        """The message of a call with one message; an empty message when the connection broke."""
         with contextlib.closing(self.raw()) as messages:
             return self._parse(next(messages, b""))
 
     def is_whole(self, *, doubtful: bool = False) -> bool:
-        """Tells whether the connection still stands: a stream that has ended then ended well.
-
-        Args:
-            doubtful: wait a moment for the news that it broke.
-        """
+        """Tells whether the connection still stands; ``doubtful``: wait a moment for the news of a break."""
         if doubtful:
             self._broken.wait(_SOON)
         return not self._broken.is_set() and bool(self.context.is_active())
 
     def when_it_breaks(self, do: Callable[[], None]) -> None:
-        """Calls ``do`` when the connection breaks before the reply is out, as far as gRPC says."""
+        """Calls ``do`` when the connection breaks before the reply is out, as far as gRPC tells."""
         self._on_break = do
 
     def replied(self, reply: bytes) -> bytes:
-        """The reply is on its way."""
         self._done = True
         return reply
 
     def abort(self, code: Any, why: str) -> NoReturn:
-        """Ends the call with an error."""
         self.context.abort(code, cut_and_clean(why))
         raise AssertionError  # abort raises
 
@@ -207,20 +187,14 @@ def is_private(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets calls in.
+    """Lets calls in."""
 
-    Attributes:
-        token: what clients of ours have to show; None: there is none.
-        private: only this machine can reach the server.
-        allow_unauthenticated: clients that show no token (MindSpore's cannot) come in although others reach it.
-    """
-
-    token: str | None
-    private: bool
-    allow_unauthenticated: bool
+    token: str | None  # our own clients must show it; None: there is none
+    private: bool  # only this machine can reach the server
+    allow_unauthenticated: bool  # also lets in clients without token (MindSpore's) from other machines
 
     def refusal(self, shown: str | bytes | None) -> str:
-        """Tells why a call is turned away, empty when it is let in. A wrong token is never let in."""
+        """The reason to turn a call away, or empty. A wrong token is never let in."""
         if shown is None:
             if self.private or self.allow_unauthenticated:
                 return ""
@@ -231,7 +205,7 @@ class Gate:
         return "" if hmac.compare_digest(given, self.token.encode()) else "it shows a wrong token"
 
     def own_refusal(self, shown: str | bytes | None) -> str:
-        """As ``refusal`` for a client of ours, which can show a token and so has to."""
+        """Like ``refusal`` for our own client, which must show a token."""
         if shown is None and self.token is not None and not self.private:
             return "it shows no token: set TDBG_TOKEN where it runs"
         return self.refusal(shown)
@@ -264,7 +238,6 @@ class Service:
         self.closing = False
 
     def handlers(self) -> Any:
-        """Returns what gRPC is given."""
         methods = {name: grpc.stream_unary_rpc_method_handler(self._answer(name)) for name in wire.UNARY | wire.STREAMS}
         return grpc.method_handlers_generic_handler(wire.SERVICE, methods)
 
@@ -364,7 +337,7 @@ class Service:
                 call.caller.address, "it has shown no tensor yet, and goes on by itself until it does"
             )
             return encode(RunStep())
-        if refusal := self._registry.admit(training):  # fewer graphs came than it had announced
+        if refusal := self._registry.admit(training):  # fewer graphs came than announced
             self._turn_away(call, refusal)
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
@@ -383,7 +356,7 @@ class Service:
     # Streams -------------------------------------------------------------------------------------------------------
 
     def _known(self, call: ClientCall) -> RemoteTraining | None:
-        """The training that sends; what others send is read to a bounded end and dropped."""
+        """The sending training; messages of unknown callers are read up to a limit and dropped."""
         training = self._registry.find(call.caller)
         if training is None:
             self._drain(call)
@@ -490,10 +463,7 @@ class Service:
 
 
 def _nodes(data: bytes) -> int:
-    """The number of nodes and parameters of a graph, -1 when it is none.
-
-    There may be none yet: our client may send a graph before its program has shown a tensor.
-    """
+    """The number of nodes and parameters of a graph, -1 when it is none; our client may send an empty graph first."""
     try:
         graph = wire.message("GraphProto").FromString(data)
     except Exception:  # noqa: BLE001 - which class protobuf raises depends on its version

@@ -1,9 +1,8 @@
-"""Opens the gRPC server and closes it: its sockets, its threads, and the connections that broke.
+"""Opens and closes the gRPC server: its sockets, its threads, and broken connections.
 
-gRPC tells a server nothing of a connection that closes while no call is open, and MindSpore's client has none while it
-trains. Linux lists connections; elsewhere only heartbeats tell.
-
-Calls run in daemon threads, so that a training that waits for its next command never holds up the end of the program.
+gRPC does not report a connection that closes while no call is open, and MindSpore's client has none while it trains.
+Linux lists connections; elsewhere only heartbeats tell. Calls run in daemon threads, so that a training that waits for
+its next command never holds up the end of the program.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tui_debugger.stats.workers import DaemonThreads, named_daemon
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _MOST: Final = 16 << 20
-"""Bytes of a table that are read: of a machine with more connections nothing is concluded."""
+"""Bytes of a table that are read: a machine with more connections is not judged."""
 _ESTABLISHED, _LISTENS = "01", "0A"
 
 Peer = tuple[str, int]
@@ -42,13 +41,7 @@ Peer = tuple[str, int]
 
 
 def gone(peers: Iterable[str], port: int, tables: Callable[[], str | None] | None = None) -> set[str]:
-    """Of some clients of this server, as gRPC names them, those whose connection stands no more.
-
-    Args:
-        peers: ``ipv4:127.0.0.1:52114``; what is no address of the internet is passed over.
-        port: where this server listens: tables in which that is not are of another network, and tell nothing.
-        tables: gives the text of the tables; None where there are none.
-    """
+    """The clients (``ipv4:127.0.0.1:52114``) without connection, by tables in which this server listens at ``port``."""
     named = {name: peer for name in peers if (peer := peer_of(name)) is not None}
     text = (tables or _read)() if named else None
     if text is None:
@@ -93,7 +86,7 @@ def _port(word: str) -> int:
 
 
 def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """IPv4 in IPv6 as IPv4: which of the two a table or gRPC says depends on the socket that listens."""
+    """IPv4 in IPv6 as IPv4: which form a table or gRPC uses depends on the listening socket."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 
@@ -113,13 +106,13 @@ def _text_of(path: Path) -> str | None:
 
 _TICK_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 2.0
-"""Between two looks at the connections of clients that have no call open."""
+"""Between two looks at the connections of clients without an open call."""
 _GOODBYE_SECONDS: Final = 2.0
-"""Seconds that a server that closes waits for trainings to take their last commands."""
+"""Seconds that a closing server waits for trainings to take their last commands."""
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_UNIX_PATH: Final = 100
 _LEAST_TOKEN: Final = 16
-"""Characters of a token that others than this machine may guess at."""
+"""Characters of a token that other machines may guess at."""
 _MOST_TOKEN: Final = 4096
 
 _OPTIONS: Final = (
@@ -142,19 +135,14 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The certificate and the key with which a server proves who it is and encrypts connections.
-
-    Attributes:
-        chain: certificates in PEM, its own first.
-        key: its private key in PEM.
-    """
+    """PEM texts with which a server proves its identity and encrypts; ``chain`` has its own certificate first."""
 
     chain: bytes
     key: bytes = field(repr=False)
 
 
 class Server:
-    """A server that listens: ``wire.Trainings``."""
+    """A listening server: ``wire.Trainings``."""
 
     def __init__(
         self,
@@ -166,11 +154,7 @@ class Server:
         *,
         certificate: Certificate | None = None,
     ) -> None:
-        """Listens at once.
-
-        Raises:
-            TdbgError: that address cannot be had.
-        """
+        """Listens at once; TdbgError when the address is not available."""
         memory = MemoryLimit(limits.memory_bytes)
         self._clock = clock
         self._port = 0
@@ -198,24 +182,20 @@ class Server:
 
     @property
     def encrypted(self) -> bool:
-        """Tells whether connections are encrypted by TLS."""
         return self._certificate is not None
 
     @property
     def refusals(self) -> Sequence[str]:
-        """The reasons why clients were turned away, the newest last; bounded."""
         return self._registry.refusals
 
     def all(self) -> Sequence[RemoteTraining]:
-        """Every training, those that are lost or done included."""
         return self._registry.all()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener`` for every event from now on; what is returned ends that."""
         return self._registry.listen(listener)
 
     def tick(self) -> None:
-        """Looks at the time: who has not been heard of, which calls send nothing. Done a few times a second."""
+        """Looks for lost trainings and idle calls; called a few times a second."""
         self._patience.tick()
         for training in self.all():
             training.tick()
@@ -232,10 +212,7 @@ class Server:
                 training.lose(connection)
 
     def close(self, *, terminate: bool = False) -> None:
-        """Lets every training go on by itself (or ends it), waits shortly for that, and stops. Idempotent.
-
-        A client of MindSpore ends its process when it finds no debugger at its next stop; only ours goes on.
-        """
+        """Lets every training go on (or ends it), waits shortly for that, and stops. Idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -308,19 +285,11 @@ def serve(
     limits: ServerLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Server:
-    """Listens for trainings.
+    """Listens for trainings at an address of this machine, a host name, or ``unix:PATH``; port 0 takes any free port.
 
-    Args:
-        host: an address of this machine, a host name, or ``unix:PATH``.
-        port: 0 takes any that is free; see ``Server.address``. Not used for a Unix socket.
-        token: what our own clients have to show when others than this machine can reach the server.
-        allow_unauthenticated: lets clients in that show none, such as MindSpore's.
-        certificate: encrypts connections by TLS; clients that do not speak it, such as MindSpore's, stay out.
-        limits: what clients may do.
-        clock: seconds that only grow.
-
-    Raises:
-        TdbgError: that address cannot be had, or nobody could ever come in.
+    Our own clients must show ``token`` when other machines can reach the server; ``allow_unauthenticated`` lets clients
+    without token in, such as MindSpore's. ``certificate`` encrypts connections by TLS, which MindSpore's client does
+    not speak. TdbgError: the address is not available, or no client could ever connect.
     """
     private = is_private(host)
     if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= _MOST_TOKEN):
@@ -345,7 +314,7 @@ def serve(
 
 
 def _check_address(host: str, port: int) -> None:
-    """Asks for the address ourselves first: gRPC does not say what is wrong with it."""
+    """Binds the address as a test, because gRPC does not say what is wrong with it."""
     where = f"{host}:{port}"
     if not host:
         raise TdbgError("no address was named", where=where, hint="127.0.0.1 is this machine, 0.0.0.0 every address")
@@ -377,7 +346,7 @@ def _cannot(error: OSError, where: str) -> TdbgError:
 
 
 def _free_path(host: str) -> Path:
-    """The path of a Unix socket that nobody listens on; gRPC would take over the socket of another server."""
+    """The path of a Unix socket that nobody listens on; gRPC would take over another server's socket."""
     path = Path(host[len(UNIX) :])
     if not path.name or len(os.fsencode(path)) > _LONGEST_UNIX_PATH:
         raise TdbgError("that is no path for a socket", where=host, hint="name a short path: unix:/tmp/tdbg.sock")

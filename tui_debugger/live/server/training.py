@@ -1,7 +1,4 @@
-"""The trainings that a server knows: whose call it is, what each sent, and how it is driven from any thread.
-
-What is kept of a training, its graphs and the hits of its last stop, is bounded.
-"""
+"""The trainings that a server knows: the training of each call, what each sent, and its control from any thread."""
 
 from __future__ import annotations
 
@@ -60,19 +57,11 @@ from tui_debugger.notes import RunNotes
 _LOOK_SECONDS: Final = 0.2
 """Seconds between reports of progress, at which the caller can cancel."""
 _SAFETY_SECONDS: Final = 30.0
-"""A call that waits looks around this often, should its end ever go unnoticed."""
+"""A waiting call checks its state this often, in case its end went unnoticed."""
 
 
 class RemoteTraining:
-    """A training at the other end of a connection: ``wire.TrainingProcess`` for people, the rest for the calls.
-
-    Attributes:
-        handshake: its last introduction.
-        caller: where it called from last.
-        hidden: it is turned away, and every call of it is refused.
-        counted: its graph has come, so that it is known to others: nothing is told of it before.
-        connection: grows whenever it comes through another one, so that the end of an old one is not taken for it.
-    """
+    """A training at the other end of a connection: a ``wire.TrainingProcess``, and methods for the calls."""
 
     def __init__(
         self,
@@ -86,9 +75,9 @@ class RemoteTraining:
         listener: Listener,
     ) -> None:
         self.handshake, self.caller = handshake, caller
-        self.hidden = False
-        self.counted = False
-        self.connection = 0
+        self.hidden = False  # turned away: every call of it is refused
+        self.counted = False  # its graph has come; listeners learn nothing of it before
+        self.connection = 0  # grows with every new connection: the end of an older one does not count
         self._info = info
         self._clock, self._limits, self._listener = clock, limits, listener
         self._changed = threading.Condition()
@@ -106,59 +95,48 @@ class RemoteTraining:
 
     @property
     def info(self) -> TrainingInfo:
-        """The training, as it introduced itself."""
         if not self._parts.left_out:
             return self._info
         return replace(self._info, warning=f"{self._parts.left_out:,} hits of this stop were too many to keep")
 
     @property
     def phase(self) -> Phase:
-        """The phase that it is in."""
         return self._conversation.phase
 
     @property
     def stop(self) -> TrainingStop | None:
-        """The place where it stopped last."""
         return self._conversation.stop
 
     @property
     def graphs(self) -> Sequence[bytes]:
-        """Its graphs; empty until all are there."""
         return self._parts.graphs
 
     @property
     def graph_runs(self) -> GraphRuns:
-        """Which root graph ran in each step."""
         return self._conversation.graph_runs
 
     @property
     def hits(self) -> Sequence[ReceivedHit]:
-        """The hits of the last stop."""
         return self._parts.hits
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """The operations that ran so far and could not be recorded."""
         return self._unrecorded
 
     @property
     def cause(self) -> str:
-        """What ended it before its time, as it said itself."""
         return self._cause if self.phase is Phase.DONE else ""
 
     @property
     def notes(self) -> RunNotes:
-        """The scalars that the program noted, by step."""
         return self._notes
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
-        """The list as it should be; returns its number."""
         with self._changed:
             return self._conversation.watch(watchpoints)
 
     @property
     def listed(self) -> int:
-        """The number of the list that the client has."""
         return self._conversation.listed
 
     def run(
@@ -169,47 +147,38 @@ class RemoteTraining:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> None:
-        """Goes on for some steps (None: until a hit or ``pause``)."""
         options = {"stop_on_new_nodes": stop_on_new_nodes, "stop_at_nodes": stop_at_nodes}
         self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, **options))
 
     def run_to_node(self, name: str = "") -> None:
-        """Goes on to a node (empty: the next one)."""
         self._act(lambda it: it.run_to_node(name))
 
     def pause(self) -> None:
-        """Stops at the end of the step that runs."""
         with self._changed:
             self._conversation.pause()
 
     def terminate(self) -> None:
-        """Ends the training process, at once when it is waiting, else at its next stop."""
         with self._changed:
             self._conversation.terminate()
             self._changed.notify_all()
 
     def release(self) -> None:
-        """Lets the training go on by itself."""
         self._act(lambda it: it.release())
 
     def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
-        """Has every watchpoint judge the tensors that the client holds now."""
         question = self._ask(Recheck(), None, progress, lambda: Progress(0, 0))
         answer = question.answer
         return answer if isinstance(answer, tuple) else ()
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """Returns what the client says of tensors."""
         return self._numbers(Level.STATISTICS, tensors, progress)
 
     def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """Types and shapes only."""
         return self._numbers(Level.BASE, tensors, progress)
 
     def values(
         self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
     ) -> Sequence[bool]:
-        """Fetches values into ``sink``."""
         done: list[bool] = []
         received = 0
         for group in groups(tensors, self._limits.view_tensors):
@@ -232,25 +201,20 @@ class RemoteTraining:
 
     @property
     def waiting(self) -> bool:
-        """Tells whether a call of it waits for a command."""
         return self._conversation.waiting is not None
 
     @property
     def settled(self) -> bool:
-        """Tells whether no command is on its way to it."""
+        """Whether no command is on its way to the training."""
         return self._conversation.settled
 
     def silent_connection(self) -> tuple[str, int] | None:
-        """The host and connection of its last call, when only that connection can tell that it is gone.
-
-        None while a call of it waits, which breaks with the connection, or when it is gone.
-        """
+        """The host and connection of its last call, when only that connection can tell that the training is gone."""
         with self._changed:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
             return (self.caller.peer, self.connection) if there else None
 
     def introduce_again(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
-        """The training introduced itself again."""
         with self._changed:
             self.connection += 1
             self._info, self.handshake, self.caller = info, handshake, caller
@@ -265,14 +229,13 @@ class RemoteTraining:
         self.emit()
 
     def moved(self, caller: Caller) -> None:
-        """The training came back on another connection."""
         with self._changed:
             self.connection += 1
             self.caller, self._info = caller, replace(self._info, address=caller.address)
             self._conversation.moved()
 
     def count(self, info: TrainingInfo) -> None:
-        """It is one of the trainings from now on, and listeners are told of it."""
+        """Makes the training one of the listed trainings, and tells listeners."""
         with self._changed:
             self._info, self.counted = info, True
             self._events.clear()
@@ -280,7 +243,7 @@ class RemoteTraining:
         self.emit()
 
     def has_graphs(self) -> bool:
-        """Tells whether graphs are there. Asked where no more will come than there are."""
+        """Tells whether graphs are there; call it only when no more will come."""
         with self._changed:
             if self._parts.publish_late():
                 self._notify([Event.GRAPH])
@@ -288,30 +251,26 @@ class RemoteTraining:
         return bool(self._parts.graphs)
 
     def beat(self, period: int) -> None:
-        """A heartbeat."""
         with self._changed:
             self._conversation.heartbeat.beat(period, self._clock())
         self.heard()
 
     def heard(self) -> None:
-        """A sign of life."""
         self._act(lambda it: it.heard(self._clock()))
 
     def tick(self) -> None:
-        """Handles what is due by now."""
         self._act(lambda it: it.tick(self._clock()))
 
     def lose(self, connection: int) -> None:
-        """Notes that a connection broke; does nothing when the training uses another one by now."""
+        """A connection broke; does nothing when the training uses another one by now."""
         self._act(lambda it: it.lose() if connection == self.connection else [])
 
     def cut(self) -> None:
-        """Refuses the training for good."""
         self.hidden = True
         self._act(TrainingConversation.cut)
 
     def finish(self, step: int | None = None, cause: str = "") -> None:
-        """Notes that the training said it is done, which step ended last, if it counts them, and what ended it."""
+        """The training said that it is done, which step ended last, if it counts them, and what ended it."""
         with self._changed:
             stop = self._conversation.stop
             if self._conversation.phase is not Phase.DONE:
@@ -322,13 +281,12 @@ class RemoteTraining:
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
-        """Takes what it says it could not record so far."""
         if unrecorded:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)
 
     def take_graphs(self, graphs: Sequence[bytes], size: int) -> bool:
-        """Graphs of one stream, for which ``size`` bytes of memory were taken; tells whether all are there."""
+        """Takes the graphs of one stream, and ``size`` reserved bytes; tells whether all are there."""
         with self._changed:
             complete = self._parts.add_graphs(graphs, size)
             if complete:
@@ -337,7 +295,7 @@ class RemoteTraining:
         return complete
 
     def take_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
-        """Hits of one stream, for which ``size`` bytes of memory were taken."""
+        """Takes the hits of one stream, and ``size`` reserved bytes."""
         with self._changed:
             wanted = bool(hits) and self._conversation.report_hits()
             self._parts.add_hits(hits if wanted else (), size, left_out if wanted else 0)
@@ -351,20 +309,14 @@ class RemoteTraining:
         return (question, question.answer) if isinstance(question.answer, ViewAnswer) else None
 
     def viewed(self, question: ClientQuestion) -> None:
-        """The answer came whole."""
         with self._changed:
             self._conversation.answered(question)
             self._changed.notify_all()
 
     def wait(self, report: TrainingReport, on_end: Callable[[Callable[[], None]], bool]) -> bytes | None:
-        """Waits for the command that a call of ``WaitCMD`` is answered with.
+        """Waits for the command that answers a call of ``WaitCMD``; None when the call ended or was replaced.
 
-        Args:
-            report: where the training stands.
-            on_end: registers what is to be called when the call ends; False when it has ended.
-
-        Returns:
-            The reply; None when the call ended or was replaced by a newer one.
+        ``on_end`` registers a function to call when the call ends; False when it has ended.
         """
         number = next(self._calls)
         with self._changed:
@@ -385,7 +337,7 @@ class RemoteTraining:
         return encode(command, swap_tolerances=swapped)
 
     def emit(self) -> None:
-        """Calls the listener for what has happened, in order, without the lock."""
+        """Calls the listener for new events, in order, without the lock."""
         with self._speaking:
             while True:
                 with self._changed:
@@ -397,14 +349,13 @@ class RemoteTraining:
                 self._listener(self, event)
 
     def forget(self) -> None:
-        """Frees the memory of a training that is no longer listed."""
         with self._changed:
             self._parts.clear()
 
     # How ----------------------------------------------------------------------------------------------------------
 
     def _is_one_more_network(self, handshake: Handshake) -> bool:
-        """Tells whether a process of MindSpore that trains already compiled another network: it sends its graphs."""
+        """Tells whether a running process of MindSpore compiled another network: it sends its graphs."""
         trains = self._conversation.stop is not None and self._conversation.phase is not Phase.DONE
         return trains and not handshake.own and handshake.judged.admission is Admission.ADMITTED
 
@@ -454,7 +405,7 @@ class RemoteTraining:
     def _empty(
         self, group: Sequence[RemoteTensor], silent: Sequence[int], first: int, sink: ValueSink, progress: ProgressFn
     ) -> set[int]:
-        """Returns the tensors without elements: clients of MindSpore send nothing for them."""
+        """The tensors without elements: clients of MindSpore send nothing for them."""
         if not silent:
             return set()
         try:
@@ -517,7 +468,6 @@ class Remembered(OrderedDict[str, V]):
     """The newest entries."""
 
     def put(self, key: str, value: V) -> None:
-        """Adds an entry and forgets the oldest when there are too many."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > _STRANGERS:
@@ -525,7 +475,7 @@ class Remembered(OrderedDict[str, V]):
 
 
 class Registry:
-    """All trainings of a server. A client is one of them from when its graph has come: see ``admit``."""
+    """All trainings of a server. A client counts as a training once its graph has come: see ``admit``."""
 
     def __init__(self, clock: Callable[[], float], limits: ServerLimits, memory: MemoryLimit) -> None:
         self._clock, self._limits, self._memory = clock, limits, memory
@@ -545,17 +495,14 @@ class Registry:
 
     @property
     def refusals(self) -> Sequence[str]:
-        """The reasons why clients were turned away."""
         with self._lock:
             return tuple(self._refusals)
 
     def all(self) -> Sequence[RemoteTraining]:
-        """Every training."""
         with self._lock:
             return tuple(self._trainings)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener`` for every event from now on."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -566,7 +513,7 @@ class Registry:
         return end
 
     def notify(self, training: TrainingProcess | None, event: Event) -> None:
-        """Tells listeners. One that fails harms neither the others nor the training that is being answered."""
+        """Tells listeners. A failing listener harms neither the others nor the training that is being answered."""
         for listener in self._listeners:
             try:
                 listener(training, event)
@@ -576,7 +523,7 @@ class Registry:
     # For the calls -------------------------------------------------------------------------------------------------
 
     def refuse(self, who: str, why: str, training: RemoteTraining | None = None) -> None:
-        """Notes why a client is turned away; the same is noted once."""
+        """Notes why a client is turned away; the same reason is noted once."""
         line = f"{who}: {why}"
         with self._lock:
             if line in self._refusals:
@@ -585,18 +532,17 @@ class Registry:
         self.notify(training, Event.REFUSED)
 
     def turn_away(self, caller: Caller, handshake: Handshake) -> None:
-        """A client that knows of no versions: it gets the command to exit when it waits."""
+        """Notes a client that knows no versions: it gets the command to exit when it waits."""
         with self._lock:
             self._turned_away.put(caller.key, True)
         self.refuse(caller.address, handshake.judged.refusal)
 
     def is_turned_away(self, caller: Caller) -> bool:
-        """Tells whether this client was."""
         with self._lock:
             return caller.key in self._turned_away
 
     def early_beat(self, caller: Caller, period: int) -> None:
-        """A heartbeat of a client that has not introduced itself yet: MindSpore's first one."""
+        """A heartbeat of a client that has not introduced itself yet, as MindSpore's first one."""
         with self._lock:
             self._periods.put(caller.key, period)
 
@@ -614,12 +560,10 @@ class Registry:
         return cut
 
     def is_cut_off(self, caller: Caller) -> bool:
-        """Tells whether this client broke too many rules."""
         with self._lock:
             return self._strikes.get(caller.key, 0) >= self._limits.strikes
 
     def find(self, caller: Caller) -> RemoteTraining | None:
-        """The training that a call belongs to."""
         with self._lock:
             training = self._callers.get(caller.key)
         return None if training is None or training.hidden else training
@@ -627,8 +571,7 @@ class Registry:
     def adopt(self, caller: Caller, device: str) -> RemoteTraining | None:
         """The training of a client of MindSpore whose connection broke: it goes on without introducing itself.
 
-        Only when there is no doubt: one training of that machine and device that waits in no other connection, or one
-        of them that is known to be lost.
+        Only the one lost training of that machine and device, or else the one without another connection.
         """
         with self._lock:
             fitting = [each for each in self._trainings if _same_place(each, caller, device)]
@@ -664,7 +607,7 @@ class Registry:
         return training
 
     def admit(self, training: RemoteTraining) -> str:
-        """Makes a client one of the trainings, as its graph has come; returns why not, empty when it is one."""
+        """Makes a client a training, as its graph has come; returns the reason if it cannot, else empty."""
         with self._lock:
             if training.counted:
                 return ""
@@ -683,7 +626,7 @@ class Registry:
         return ""
 
     def refuses(self, caller: Caller, handshake: Handshake) -> str:
-        """Tells why a client that introduces itself is turned away, empty when it may go on."""
+        """The reason to turn a client away that introduces itself, or empty."""
         with self._lock:
             known = self._known(caller, handshake)
             return "" if known is not None and known.counted else self._other_run(handshake)
@@ -703,7 +646,6 @@ class Registry:
         return sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients
 
     def _leave(self, training: RemoteTraining) -> None:
-        """Nothing stays of a client that never was a training."""
         self._arriving = [each for each in self._arriving if each is not training]
         self._drop(training)
 
@@ -724,7 +666,7 @@ class Registry:
                 or before.judged.admission is not handshake.judged.admission
             ):
                 continue
-            if handshake.own and handshake.session:  # a second training of a process is another one
+            if handshake.own and handshake.session:  # a second training in a process is a new one
                 same = before.session == handshake.session
             elif handshake.own and handshake.place:
                 same = (before.place, before.rank) == (handshake.place, handshake.rank)
@@ -770,9 +712,9 @@ class Registry:
         self._callers[caller.key] = training
 
     def _rank(self, caller: Caller, handshake: Handshake) -> int:
-        """Its own rank when it says one that no other holds, else the next free one that no other will ask for.
+        """Its own rank if no other holds it, else the next free rank that no other will ask for.
 
-        One that is lost keeps its rank, unless it is plain that this is its successor.
+        A lost training keeps its rank, unless this is plainly its successor.
         """
         held = {
             each.info.rank

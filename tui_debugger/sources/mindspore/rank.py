@@ -605,16 +605,9 @@ class RankRun:
 
     def _said_of_rank(self) -> SaidOfRank:
         if self._said is None:
-            self._said, path = SaidOfRank(), self.path / SAID_FILE
-            why = ""
-            try:
-                self._said = SaidOfRank.read(path) if stamp(path) != NEVER else self._said
-                why = f"{plural(self._said.wrong, 'line')} without sense" if self._said.wrong else ""
-            except OSError as error:
-                why = why_not(path, error, wanted="a file")
-            lost = [UnreadablePart(*each, unrecorded=True) for each in self._said.not_recorded]
+            self._said, why = SaidOfRank.looked_at(self.path / SAID_FILE)
             damage = [UnreadablePart(f"{self.path.name}/{SAID_FILE}", why, graph=True)] if why else []
-            self._said_parts = (*lost, *damage)
+            self._said_parts = (*self._said.doubts, *damage)
         return self._said
 
     def _overflows(self, step: int, listing: MindSporeStepListing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:

@@ -20,6 +20,7 @@ from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
 from tui_debugger.sources.environments import environment_in
@@ -421,7 +422,7 @@ class _EntryLister:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        beside = {CONVERTED_NODES, NOTES_FILE, LOG_OF_TRAINER}
+        beside = {CONVERTED_NODES, NOTES_FILE, SAID_FILE, LOG_OF_TRAINER}
         self._layout.beside |= {entry.path for entry in found if entry.name in beside or entry.name.endswith(INDEXES)}
         return sorted(found, key=lambda entry: natural(entry.name))
 

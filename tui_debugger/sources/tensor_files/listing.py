@@ -15,7 +15,7 @@ from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import FileNode, clean_path
 from tui_debugger.graph.categories import NAMED_GRADIENT, is_parameter_name
-from tui_debugger.graph.table import PARAMETER
+from tui_debugger.graph.table import ARRAY, PARAMETER
 from tui_debugger.model import (
     Progress,
     ProgressFn,
@@ -184,7 +184,7 @@ def file_node(found: FoundArray, outputs: int) -> FileNode:
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
     if _GRADIENT.search(name):
         return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", NAMED_GRADIENT, outputs)
-    return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
+    return FileNode(GRAPH, ROOT, name, path, ARRAY, outputs)
 
 
 class StepLister:

@@ -34,6 +34,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE, SaidOfRank
 from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FilesTable,
@@ -175,6 +176,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         self._alone = alone
         self._tree = tree
         self._converted: dict[int, ConvertedNodes | None] = {}
+        self._said: dict[int, SaidOfRank] = {}
         self._noted: dict[int, RunNotes] = {}
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
@@ -287,6 +289,17 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             if why:
                 self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
         return notes
+
+    def _said_of(self, rank: int) -> SaidOfRank:
+        """What a training said of its steps, of whose dump this one was converted."""
+        if rank not in self._said:
+            self._said[rank], why = SaidOfRank(), ""
+            if self._converted_nodes(rank) is not None:
+                path = os.path.join(os.path.dirname(self._first_path(rank)), SAID_FILE)  # noqa: PTH118, PTH120 - text
+                self._said[rank], why = SaidOfRank.looked_at(Path(path))
+                damage = [UnreadablePart(os.path.relpath(path, self._root), why, rank)] if why else []
+                self._broken.update(self._said[rank].doubts, damage)
+        return self._said[rank]
 
     def _logged_notes(self, rank: int) -> RunNotes:
         """Reads the logs beside the newest checkpoints and the final state; each holds all earlier steps."""
@@ -435,4 +448,6 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = TensorFileStepTable(places, [arrays[at] for at in by.tolist()])
+        said = self._said_of(rank).of(step, nodes.table.find)
+        table.inputs_unknown, table.operands, table.by_design = said.inputs_unknown, said.operands, said.by_design
         return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)

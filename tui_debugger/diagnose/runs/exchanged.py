@@ -1,0 +1,232 @@
+"""Weights whose values are of others than their names say: layers, or weights of a layer, that were exchanged.
+
+Values tell which weight of one run makes which of the other, whatever both are called. The names then have to agree:
+weights that one run names alike, but for numbers, are of weights that the other one names alike, and their numbers are
+in one order in both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, permutations
+from operator import eq
+from typing import Final, NamedTuple
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.runs.conversions import OF_RANK, ROUNDING, WeightConversion, turned_around
+from tui_debugger.diagnose.runs.distance import Distance, distance
+from tui_debugger.stats.dtypes import name_of
+
+_DIGITS: Final = re.compile(r"\d+")
+_WORD: Final = re.compile(r"[A-Za-z]+")
+_MOST_NUMBERS: Final = 3
+"""Numbers of a name, such as those of a layer and an expert, that may stand in another order in the other run."""
+_LEAST_COUNTED: Final = 3
+"""Values of a number within a word before it is known to count: ``fc1`` and ``fc2`` are names of their own."""
+_LEAST_LETTERS: Final = 3
+"""Letters of a word that stands for a longer one: ``enc``, ``attn``."""
+_MOST_TRIED: Final = 16
+"""Weights of one shape and layer that are held against each other."""
+
+
+class _Place(NamedTuple):
+    """What a weight should be made of by its name.
+
+    Attributes:
+        source: the weight of the other run.
+        sure: no other way to count explains it.
+    """
+
+    source: str
+    sure: bool
+
+
+class _Spelled(NamedTuple):
+    template: str
+    numbers: tuple[int, ...]
+
+
+def held_against_names(
+    found: Sequence[WeightConversion], arrays: Sequence[Mapping[str, Array]], known: Mapping[str, str]
+) -> list[WeightConversion]:
+    """Returns the conversions with what their names say against them.
+
+    Args:
+        found: conversions to weights of one run.
+        arrays: the weights of both runs.
+        known: names of that run that are paired by name, with those of the other run.
+    """
+    if not found:
+        return []
+    sources = arrays[1 - found[0].side]
+    type_made = name_of(arrays[found[0].side][found[0].made].dtype)
+
+    def apart(one: str, other: str) -> Distance | None:
+        """Returns how far two sources are apart; None where one cannot stand in the place of the other."""
+        if one not in sources or sources[one].shape != sources[other].shape:
+            return None
+        both = sources[one], sources[other]
+        away = distance(*both, (name_of(both[0].dtype), type_made))
+        return away if away.relative > ROUNDING * away.unit else None
+
+    made = {each.made: each.sources[0] for each in found}
+    places = _places(made, known, sources, lambda one, other: apart(one, other) is not None)
+    result = []
+    ranks = _on_other_ranks(found)
+    for each in found:
+        if each.made in ranks and not each.wrong:
+            text = f"{each.made} of {'AB'[each.side]} holds the part of {each.sources[0]} that another rank should have"
+            result.append(replace(each, wrong=each.sources[0], text=text))
+            continue
+        place = places.get(each.made)
+        away = apart(place.source, each.sources[0]) if place is not None and not each.wrong else None
+        if place is None or away is None:
+            result.append(each)
+            continue
+        here, there = "AB"[each.side], "AB"[1 - each.side]
+        text = f"{each.made} of {here} holds {each.sources[0]} of {there}"
+        if not place.sure:
+            result.append(replace(each, doubt=f"{text}, though its name is nearer to {place.source}"))
+            continue
+        text += f" where {place.source} should be"
+        away = away if each.side else turned_around(away)
+        names = place.source, *each.sources[1:]
+        result.append(replace(each, sources=names, wrong=place.source, text=text, distance=away))
+    return result
+
+
+def _on_other_ranks(found: Sequence[WeightConversion]) -> set[str]:
+    """Returns the parts of weights that are not in the order of their ranks; several ranks may have the same part."""
+    groups: dict[tuple[str, str], list[tuple[int, tuple[tuple[int, ...], int], str]]] = defaultdict(list)
+    for each in found:
+        name, of_rank, rank = each.made.partition(OF_RANK)
+        if of_rank:
+            template, numbers = _spelled(each.sources[0])
+            groups[name, template].append((int(rank), (numbers, each.start), each.made))
+    wrong: set[str] = set()
+    for parts in groups.values():
+        held = list(dict.fromkeys(part for _, part, _ in sorted(parts)))
+        moved = {part for part, other in zip(held, sorted(held), strict=True) if part != other}
+        wrong |= {name for _, part, name in parts if part in moved}
+    return wrong
+
+
+def _places(
+    made: Mapping[str, str], known: Mapping[str, str], sources: Iterable[str], alike: Callable[[str, str], bool]
+) -> dict[str, _Place]:
+    """Returns what weights should be made of that are made of others.
+
+    Args:
+        made: weights by name, with the first weight of the other run that makes each.
+        known: others that are paired by name.
+        sources: all weights of the other run.
+        alike: tells whether one weight may stand in the place of another one: they have one shape, and other values.
+    """
+    groups: dict[str, list[str]] = defaultdict(list)
+    every = {**known, **made}
+    for name in every:
+        groups[_spelled(name).template].append(name)
+    found: dict[str, _Place] = {}
+    for names in groups.values():
+        for group in _of_one_kind(names, every) if not made.keys().isdisjoint(names) else ():
+            found |= dict(_of_another_kind(group, every, sources))
+            found |= dict(_renumbered(group, every))
+    found = {name: place for name, place in found.items() if name in made and alike(place.source, made[name])}
+    return dict(_nearer(made, alike)) | found
+
+
+def _spelled(name: str) -> _Spelled:
+    """Returns a name without any numbers, and these; a rank belongs to the name."""
+    head, *rank = name.partition(OF_RANK)
+    return _Spelled(_DIGITS.sub("*", head) + "".join(rank), tuple(map(int, _DIGITS.findall(head))))
+
+
+def _of_one_kind(names: Sequence[str], made: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    """Yields weights that one run names alike and most of which the other run names alike as well.
+
+    A number within a word counts layers (``stage1``), or tells one weight of a layer from another (``w1``).
+    """
+    if _usual(names, made):
+        yield names
+        return
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in names:
+        groups[tuple(_DIGITS.findall(re.sub(r"(?<![^./])\d+(?![^./])", "", name.partition(OF_RANK)[0])))].append(name)
+    yield from (group for group in groups.values() if _usual(group, made))
+
+
+def _usual(names: Sequence[str], made: Mapping[str, str]) -> str:
+    """Returns the name without numbers of what makes most of some weights; empty where nothing makes most of them."""
+    ((template, count),) = Counter(_spelled(made[name]).template for name in names).most_common(1)
+    return template if 2 * count > len(names) else ""
+
+
+def _of_another_kind(
+    names: Sequence[str], made: Mapping[str, str], sources: Iterable[str]
+) -> Iterator[tuple[str, _Place]]:
+    """Yields the weights that others make than those that make most of their like."""
+    template = _usual(names, made)
+    others = [name for name in names if _spelled(made[name]).template != template]
+    if not others:
+        return
+    used = {made[name] for name in names}
+    free = [name for name in sources if name not in used and _spelled(name).template == template]
+    for name in others:
+        first = _spelled(made[name]).numbers[:1]
+        fits = free if len(free) == 1 else [each for each in free if _spelled(each).numbers[:1] == first]
+        if len(fits) == 1:
+            yield name, _Place(fits[0], True)
+
+
+def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple[str, _Place]]:
+    """Yields the weights whose numbers are in another order than those of what makes them."""
+    template = _usual(names, made)
+    names = [name for name in names if _spelled(made[name]).template == template]
+    own, there = (_ranked([_spelled(name).numbers for name in of]) for of in (names, [made[name] for name in names]))
+    if set(own) != set(there) or len(set(there)) != len(there) or len(own[0]) > _MOST_NUMBERS:
+        return
+    orders = [[tuple(numbers[at] for at in order) for numbers in there] for order in permutations(range(len(own[0])))]
+    best = max(orders, key=lambda of: sum(one == other for one, other in zip(own, of, strict=True)))
+    whole = all(re.search(r"(?:^|[./])\d+(?:[./]|$)", name) for of in names for name in (of, made[of]))
+    counts = len(set(own)) >= _LEAST_COUNTED and any(map(eq, own, best))
+    for name, numbers, other in zip(names, own, best, strict=True):
+        if numbers != other:
+            yield name, _Place(made[names[best.index(numbers)]], whole or counts)
+
+
+def _ranked(numbers: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Returns numbers as places among all that stand where they do; those that are the same everywhere are left out."""
+    columns = [dict(zip(sorted(set(of)), range(len(of)), strict=False)) for of in zip(*numbers, strict=True)]
+    return [tuple(of[each] for of, each in zip(columns, row, strict=True) if len(of) > 1) for row in numbers]
+
+
+def _nearer(made: Mapping[str, str], alike: Callable[[str, str], bool]) -> Iterator[tuple[str, _Place]]:
+    """Yields two weights of one layer each of which has a name that is nearer to that of the other's source."""
+    groups: dict[object, list[str]] = defaultdict(list)
+    for name, source in made.items():
+        groups[_spelled(name).numbers, _spelled(source).numbers].append(name)
+    for names in groups.values():
+        for one, other in combinations(names[:_MOST_TRIED], 2):
+            own, there = _apart(one, other), _apart(made[one], made[other])
+            straight = _common(own[0], there[0]), _common(own[1], there[1])
+            crossed = _common(own[0], there[1]), _common(own[1], there[0])
+            if crossed[0] > straight[0] and crossed[1] > straight[1] and alike(made[one], made[other]):
+                yield one, _Place(made[other], False)
+
+
+def _apart(one: str, other: str) -> tuple[list[str], list[str]]:
+    """Returns the words that each of two names has and the other lacks."""
+    words = [Counter(_WORD.findall(name.lower())) for name in (one, other)]
+    return list((words[0] - words[1]).elements()), list((words[1] - words[0]).elements())
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Returns how many words of a name are in another one as well, maybe shortened."""
+    return sum(_is_short_for(*sorted((word, each), key=len)) for word in one for each in other)
+
+
+def _is_short_for(short: str, word: str) -> bool:
+    return word.startswith(short) and (word == short or len(short) >= _LEAST_LETTERS)
