@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tui_debugger.model import words
+from tui_debugger.stats.archive import SeekableBytes
 from tui_debugger.stats.ascend_nano import NANO
 from tui_debugger.stats.names_of_numbers import is_value
 from tui_debugger.stats.plain_files import is_marked, is_text
@@ -96,6 +97,14 @@ class Ends:
     @property
     def is_whole(self) -> bool:
         return self.size <= len(self.head)
+
+    def read_at(self, first: int, count: int) -> bytes:
+        """Returns bytes from a place on; the unknown middle reads as zeros."""
+        found = self.head[first : first + count]
+        behind = self.size - len(self.tail)
+        found += bytes(min(max(behind - first - len(found), 0), count - len(found)))
+        at = first + len(found) - behind
+        return found + (self.tail[at : at + count - len(found)] if len(found) < count else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,46 +250,11 @@ _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 # -- zip archives ----------------------------------------------------------------------------------
 
 
-class _BothEnds(io.RawIOBase):
-    """A file of which only the ends are known, for ``zipfile``; the middle reads as zeros."""
-
-    def __init__(self, ends: Ends) -> None:
-        super().__init__()
-        self._ends, self._at = ends, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = max(offset + (0, self._at, self._ends.size)[whence], 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        ends = self._ends
-        left = max(ends.size - self._at, 0)
-        size = left if size is None or size < 0 else min(size, left)
-        if size > 4 * LOOKED_AT:
-            raise zipfile.BadZipFile("more than is looked at")
-        found = ends.head[self._at : self._at + size]
-        behind = ends.size - len(ends.tail)
-        gap = min(max(behind - self._at - len(found), 0), size - len(found))
-        found += bytes(gap)
-        first = self._at + len(found) - behind
-        found += ends.tail[first : first + size - len(found)] if len(found) < size else b""
-        self._at += len(found)
-        return found
-
-
 def _members(ends: Ends) -> tuple[list[zipfile.ZipInfo], zipfile.ZipFile] | None:
     """Returns the directory of a zip archive; None: it is damaged, or longer than the known end."""
     try:
-        archive = zipfile.ZipFile(_BothEnds(ends))
+        content: Any = SeekableBytes(ends.size, 4 * LOOKED_AT, ends.read_at)
+        archive = zipfile.ZipFile(content)
     except _DAMAGED_ZIP:
         return None
     return archive.infolist(), archive

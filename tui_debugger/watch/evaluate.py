@@ -49,18 +49,17 @@ from tui_debugger.watch.condition_table import (
 )
 from tui_debugger.watch.expression import (
     TEXT_FACTS,
-    And,
     Arithmetic,
     ComparisonChain,
     Expression,
     Fact,
     FunctionCall,
+    Joined,
     Named,
     Negative,
     Node,
     Not,
     Number,
-    Or,
     Quantity,
     Text,
     name_text,
@@ -523,14 +522,9 @@ _CALLED: Final[Mapping[str, Callable[[Float64], Float64]]] = {"abs": np.abs, "sq
 _EXTREME: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {"min": np.minimum, "max": np.maximum}
 """NaN, which stands for unknown, propagates through all of them."""
 _LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
-    "count": AtLeast.COUNT,
+    **dict.fromkeys(("count", "zero", "negative", "positive"), AtLeast.COUNT),
     "nan": AtLeast.NAN,
-    "inf": AtLeast.INF,
-    "pos_inf": AtLeast.INF,
-    "neg_inf": AtLeast.INF,
-    "zero": AtLeast.COUNT,
-    "negative": AtLeast.COUNT,
-    "positive": AtLeast.COUNT,
+    **dict.fromkeys(("inf", "pos_inf", "neg_inf"), AtLeast.INF),
 }
 """Count quantities, and the bits of ``at_least`` that mark them as lower bounds."""
 _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
@@ -588,9 +582,9 @@ class _ExpressionColumns:
         match node:
             case Not(of):
                 return self.holds(of).negated()
-            case And(parts):
+            case Joined("and", parts):
                 return reduce(_both, map(self.holds, parts))
-            case Or(parts):
+            case Joined(_, parts):
                 return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
             case ComparisonChain(Text(text), ((sign, Fact(name)),)) | ComparisonChain(
                 Fact(name), ((sign, Text(text)),)
