@@ -101,6 +101,19 @@ class Recurrent(nn.Module):
         return out.flatten(1) + hidden.sum() + cell.sum()  # type: ignore[no-any-return]  # as above
 
 
+class Rotated(nn.Module):
+    """Complex numbers, and a whole number of each fraction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = square(), square()
+        self.turn = nn.Parameter(torch.polar(torch.ones(5), torch.arange(5.0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.fft.irfft(torch.fft.rfft(self.first(x)) * self.turn, n=8)
+        return self.second(made + (made * 10).int().float() * 0.01)  # type: ignore[no-any-return]  # as above
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "square": lambda: nn.Sequential(square(), nn.ReLU(), square(), nn.GELU(), square()),
     "in place": lambda: nn.Sequential(square(), nn.ReLU(inplace=True), square()),
@@ -114,6 +127,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "its own class": lambda: nn.Sequential(Doubled(8, 8), square()),
     "hooked": hooked,
     "hooked gradient": Clamped,
+    "rotated": Rotated,
 }
 
 
@@ -134,6 +148,7 @@ class Way:
 
     Attributes:
         batches: calls of the model in a step.
+        at_once: one backward pass goes through all of them.
         narrow: under autocast.
         before, after: what the program does to gradients before the optimizer's step, and to weights after it.
         optimizer: makes the optimizer.
@@ -141,6 +156,7 @@ class Way:
     """
 
     batches: int = 1
+    at_once: bool = False
     narrow: bool = False
     before: Callable[[nn.Module], None] = lambda _: None
     after: Callable[[nn.Module], None] = lambda _: None
@@ -177,10 +193,14 @@ def saved(model: nn.Module, path: Path, level: str = "module", way: Way = Way())
         handle = tdbg.attach(model, optimizer, address, level=level)
         for step in range(STEPS):
             way.poke(step)
+            losses = []
             for _ in range(way.batches):
                 with torch.autocast("cpu", torch.bfloat16, enabled=way.narrow):
-                    loss = model(torch.randn(8, 8)).float().square().mean() / way.batches
-                loss.backward()
+                    losses.append(model(torch.randn(8, 8)).float().square().mean() / way.batches)
+                if not way.at_once:
+                    losses.pop().backward()
+            if losses:
+                torch.stack(losses).sum().backward()
             way.before(model)
             optimizer.step()
             optimizer.zero_grad()
@@ -236,6 +256,14 @@ def test_nor_is_a_healthy_way_to_train(name: str, level: str, tmp_path: Path) ->
     report = saved(MODELS["square"](), tmp_path / "dump", level, WAYS[name])
     assert (report.findings, report.exit_code) == ((), 0)
     assert share(report) >= 0.5
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nor_is_one_whose_backward_pass_goes_through_two_forward_passes(level: str, tmp_path: Path) -> None:
+    """It goes through the last one first: its masks are others than those that were recorded."""
+    model = nn.Sequential(square(), nn.Dropout(0.05), nn.ReLU(), square())
+    report = saved(model, tmp_path / "dump", level, Way(batches=2, at_once=True))
+    assert (report.findings, report.exit_code) == ((), 0)
 
 
 class Spoiled:

@@ -197,7 +197,7 @@ def test_ranks_are_merged_by_the_worst(bad_rank: Path) -> None:
     text = cell_text(map_, 0, map_.steps, cell, ranks=3)
     assert text.health == "◆ origin  step 0–2 (worst at 1) rank 1"
     assert text.details.startswith("ReLU-op2:out:0 TO NaN 6 of 6")
-    assert map_.covered_text() == "54 tensors checked in all 9 steps of 3 ranks, 1 finding"
+    assert map_.covered_text() == "54 tensors checked in all 3 steps of each of 3 ranks, 1 finding"
 
 
 def test_ranks_with_other_nodes_have_all_of_them_in_one_map(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.cli.running import run
@@ -20,6 +22,8 @@ from tui_debugger.sources.rank_names import (
 )
 
 Capsys = pytest.CaptureFixture[str]
+Weights = dict[str, npt.NDArray[np.float32]]
+Change = Callable[[Weights], object]
 NAMED = {
     "rank-{}": "",
     "rank{}": "",
@@ -30,6 +34,9 @@ NAMED = {
     "tp_rank_{}_pp_rank_0": "",
     "tp{}": "",
     "worker{}": "",
+    "gpu{}/grads": "grads/",
+    "proc{}/grads": "grads/",
+    "model_rank_{}_of_2": "",
     "model_world_size_2_rank_{}": "",
     "zero_pp_rank_{}_mp_rank_00_optim_states": "optim_states/",
     "bf16_zero_pp_rank_{}_mp_rank_00_optim_states": "optim_states/",
@@ -85,6 +92,75 @@ def test_a_weight_that_differs_in_one_element_is_no_part(
     answer = run(capsys, "ranks", tmp_path)
     assert answer.code == code, answer.out
     assert ("layers.1.q.weight" in answer.lines[0]) is bool(differs)
+
+
+def replicas(root: Path, name: str, change: Change) -> None:
+    """Writes the weights of three ranks, all equal but for what is changed on rank 2."""
+    chance = np.random.default_rng(3)
+    weights = {f"layers.{layer}.q.weight": chance.standard_normal((8, 8)).astype(np.float32) for layer in range(20)}
+    for rank in range(3):
+        own = {each: array.copy() for each, array in weights.items()}
+        if rank == 2:
+            change(own)
+        path = root / f"{name.format(rank)}.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **own)
+
+
+def scale(weights: Weights) -> None:
+    weights["layers.1.q.weight"] *= np.float32(1.01)
+
+
+def draw(weights: Weights) -> None:
+    weights["layers.1.q.weight"] = np.random.default_rng(9).standard_normal((8, 8)).astype(np.float32)
+
+
+def drop(weights: Weights) -> None:
+    del weights["layers.1.q.weight"]
+
+
+@pytest.mark.parametrize(
+    "name", ["rank_{}/w", "tp{}", "mp_rank_0{}/model", "zero_pp_rank_{}_mp_rank_00_model_states", "model_rank_{}_of_3"]
+)
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (scale, (1, "Rank 2 differs from 2 other ranks: weight ")),
+        (draw, (2, "differ between ranks whose other weights are almost all equal")),
+        (drop, (2, "weights that some of the ranks lack")),
+        (dict.copy, (0, "Clean: 3 ranks, 20 tensors compared between them by their bytes")),
+    ],
+)
+def test_where_almost_all_weights_are_equal_the_others_are_said(
+    tmp_path: Path, capsys: Capsys, name: str, change: Change, expected: tuple[int, str]
+) -> None:
+    """Whatever the names tell of the layout: ranks with equal weights are replicas."""
+    replicas(tmp_path, name, change)
+    answer = run(capsys, "ranks", tmp_path)
+    assert answer.code == expected[0], answer.out
+    assert expected[1] in answer.lines[0]
+    assert ("layers.1.q.weight" in answer.lines[0]) is bool(answer.code)
+    assert ("(rank 2 at step 0)" in answer.lines[0]) is (change is drop)
+    assert any("in 1 step of each of 3 ranks" in line for line in answer.lines)
+
+
+def test_the_parts_of_a_model_are_no_replicas(tmp_path: Path, capsys: Capsys) -> None:
+    """Norms and biases are equal, the matrices are parts: there are as many of these."""
+    chance = np.random.default_rng(3)
+    norms = {f"layers.{layer}.norm.weight": chance.standard_normal(8).astype(np.float32) for layer in range(9)}
+    for rank in range(2):
+        parts = {f"layers.{layer}.q.weight": chance.standard_normal((8, 8)).astype(np.float32) for layer in range(9)}
+        np.savez(tmp_path / f"tp{rank}.npz", **norms, **parts)
+    answer = run(capsys, "ranks", tmp_path)
+    assert (answer.code, answer.lines[0].partition(",")[0]) == (0, "Clean: 2 ranks")
+
+
+def test_a_file_of_a_rank_that_its_name_counts_is_missed(tmp_path: Path, capsys: Capsys) -> None:
+    for rank in (0, 2):
+        np.savez(tmp_path / f"model_rank_{rank}_of_3.npz", grad=np.ones(2))
+    answer = run(capsys, "ranks", tmp_path)
+    assert answer.code == 2
+    assert "model_rank_1_of_3.npz (the file of a rank that is missing)" in answer.lines[0]
 
 
 @pytest.mark.parametrize("names", [("low_rank_4", "low_rank_8"), ("lora_rank0",), ("tp1",), ("top1", "top0")])

@@ -547,7 +547,7 @@ class _CauseSearch:
 
     def _others(self, role: str, like: Array) -> Iterator[tuple[str, Array]]:
         """Tensors of the same type and shape that later nodes read (``in``), or earlier nodes made (``out``)."""
-        if not 1 < like.size <= _MOST_TRIED or like.dtype.kind in "biu":
+        if not 1 < like.size <= _MOST_TRIED or like.dtype.kind in "biuc":
             return
         flow = self.run.flow(self.rank)
         table, nodes = flow.table(self.step), flow.nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -220,11 +221,13 @@ class HealthMap:
 
     def covered_text(self) -> str:
         coverage = self.coverage
+        each = Counter(rank for rank, _ in self.pairs)
         return covered_text(
             tensors=coverage.checked,
             checked=len(coverage.steps),
             pairs=len(self.pairs),
             ranks=len(self.ranks),
+            each=max(each.values()) if len(set(each.values())) == 1 else 0,
             findings=self.findings,
             unreadable=coverage.unreadable,
             not_comparable=coverage.not_comparable,

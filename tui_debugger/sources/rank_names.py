@@ -2,7 +2,8 @@
 
 ``rank_3``, ``rank-3`` and ``rank3`` name a rank at the beginning of a name. After other words they do so where other
 names differ in the number only and rank 0 is among them: ``grads_rank1`` beside ``grads_rank0``, but not ``low_rank_8``
-beside ``low_rank_4``. The same holds for ``worker1``. ``model_world_size_4_rank_1`` tells the number of ranks, too.
+beside ``low_rank_4``. The same holds for ``worker1``, ``gpu1`` and ``proc1``. ``model_world_size_4_rank_1`` and
+``model_rank_1_of_4`` tell the number of ranks, too.
 
 Other names tell places along axes: ``dp1_tp0``, DeepSpeed's ``zero_pp_rank_1_mp_rank_00``, Megatron's
 ``mp_rank_01_001``. The number of a rank follows from all places (see ``number_places``).
@@ -25,10 +26,15 @@ ZERO: Final = "zero"
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _MARK: Final = r"[_\-=]?"
-SHARE: Final = re.compile(rf"{_EDGE}world_size{_MARK}(\d{{1,9}})[._\- ]rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
+_SHARES: Final = (
+    re.compile(
+        rf"{_EDGE}world_size{_MARK}(?P<count>\d{{1,9}})[._\- ]rank{_MARK}(?P<rank>\d{{1,9}}){_END}", re.IGNORECASE
+    ),
+    re.compile(rf"{_EDGE}rank{_MARK}(?P<rank>\d{{1,9}})[._\- ]of[._\- ](?P<count>\d{{1,9}}){_END}", re.IGNORECASE),
+)
 """The number of ranks, and of this rank."""
 _RANK: Final = re.compile(rf"{_EDGE}rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
-_WORKER: Final = re.compile(rf"{_EDGE}worker{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
+_WORKER: Final = re.compile(rf"{_EDGE}(?:worker|gpu|proc){_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 _ZERO: Final = re.compile(rf"^(?:(?:bf16|fp16)_)?zero_pp_rank_(\d{{1,9}})_mp_rank_(\d{{1,9}}){_END}")
 _MEGATRON: Final = re.compile(rf"^mp_rank_(\d{{2,9}})(?:_(\d{{3,9}}))?(?:_(\d{{3,9}}))?{_END}")
 _FOLDER: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})|rank")
@@ -65,8 +71,8 @@ def read_rank(name: str, *, numbered: bool = False) -> RankName | None:
 
     ``numbered``: a step or an epoch was taken out of the name before.
     """
-    if (match := SHARE.search(name)) is not None:
-        return _named(name, match, rank=int(match[2]), count=int(match[1]))
+    if (match := read_share(name)) is not None:
+        return _named(name, match, rank=int(match["rank"]), count=int(match["count"]))
     if (match := _CONSOLIDATED.search(name)) is not None:
         return _named(name, match, rank=int(match[1]))
     along = _read_places(name)
@@ -75,6 +81,11 @@ def read_rank(name: str, *, numbered: bool = False) -> RankName | None:
     if along is None and (match := _WORKER.search(name)) is not None:
         return _named(name, match, rank=int(match[1]), sure=False)
     return along
+
+
+def read_share(name: str) -> re.Match[str] | None:
+    """Finds where a name tells the number of a rank (group ``rank``) and of all ranks (``count``)."""
+    return next((match for pattern in _SHARES if (match := pattern.search(name)) is not None), None)
 
 
 def _read_places(name: str) -> RankName | None:

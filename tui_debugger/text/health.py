@@ -81,6 +81,7 @@ def covered_text(
     checked: int,
     pairs: int,
     ranks: int,
+    each: int,
     findings: int,
     unreadable: int,
     not_comparable: int,
@@ -93,13 +94,18 @@ def covered_text(
         checked: how many (rank, step) were checked.
         pairs: how many there are.
         ranks: how many ranks they are of.
+        each: how many of them each rank has; 0: not all ranks have as many.
         findings: tensors with a finding.
         unreadable: tensors that could not be read.
         not_comparable: tensors that had nothing to be compared with.
         parts: what of the dump could not be looked at, counted.
     """
-    every = "all " if pairs > 1 else ""
-    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
+    if checked < pairs:
+        of = f"{checked:,} of {_pairs(pairs, ranks)}"
+    elif ranks > 1 and each:
+        of = f"{'all ' if each > 1 else ''}{plural(each, 'step')} of each of {ranks:,} ranks"
+    else:
+        of = f"{'all ' if pairs > 1 else ''}{_pairs(pairs, ranks)}"
     doubts = [*parts]
     doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
@@ -110,7 +116,7 @@ def covered_text(
 
 
 def _pairs(pairs: int, ranks: int) -> str:
-    return plural(pairs, "step") + (f" of {ranks:,} ranks" if ranks > 1 else "")
+    return plural(pairs, "step") + (f" of {ranks:,} ranks together" if ranks > 1 else "")
 
 
 def span_text(steps: Sequence[int]) -> str:

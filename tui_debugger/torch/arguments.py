@@ -62,6 +62,8 @@ def call_of(
 def _tensor(flow: StepSources, tensor: torch.Tensor, place: int = -1) -> TensorArgument | Unknown:
     if internals.part_of(tensor) is not tensor:
         return Unknown("is a part of a tensor of several ranks")
+    if tensor.is_conj() or tensor.is_neg():  # a view that shows other values than those in its memory
+        return Unknown("was not recorded as it was read")
     if not flow.of(tensor).sources:
         return Unknown("was not recorded: nobody was seen to make it")
     source = flow.itself(tensor)

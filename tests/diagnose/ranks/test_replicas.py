@@ -152,6 +152,20 @@ def test_a_gradient_that_was_not_reduced_differs_from_the_others() -> None:
     assert difference.key.node == "Gradients/layer/2/weight"
 
 
+@pytest.mark.parametrize("reduced", [True, False])
+def test_weights_with_one_gradient_on_all_ranks_are_replicas(reduced: bool) -> None:
+    """A rank that began with another seed has the same reduced gradients; a part of a model has its own."""
+
+    def drawn(seed: int) -> dict[tuple[str, Side, int], Value]:
+        chance = np.random.default_rng(seed)
+        return {(name, Side.OUTPUT, 0): chance.standard_normal(8).astype(np.float32) for name in NAMES}
+
+    tensors = {rank: {0: {**drawn(int(rank == 3)), **gradients(rank, reduced)}} for rank in range(4)}
+    found = compared(tensors, *GRADIENTS)
+    outliers = [(each.key.node, each.outliers) for each in found.differences]
+    assert outliers == ([(name, (3,)) for name in NAMES] if reduced else [])
+
+
 def test_gradients_before_they_are_reduced_are_not_compared() -> None:
     found = compared({rank: {0: {**weights(), **gradients(rank, False)}} for rank in range(2)}, *GRADIENTS)
     assert not found.found

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -26,10 +27,15 @@ WIDTH = 8
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-        self.diagonal = 1
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH, bias=name != "k") for name in "qkv")
+        self.diagonal, self.fused = 1, False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fused:
+            seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(self.diagonal - 1)
+            return nn.functional.scaled_dot_product_attention(
+                self.q(x)[:, None], self.k(x)[:, None], self.v(x)[:, None], attn_mask=seen, scale=1.0
+            ).squeeze(1)
         scores = self.q(x) @ self.k(x).transpose(-1, -2)
         future = torch.ones(*scores.shape[-2:], dtype=torch.bool).triu(self.diagonal)
         found: torch.Tensor = scores.masked_fill(future, -1e9).softmax(-1) @ self.v(x)
@@ -40,11 +46,11 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.attention, self.drop = nn.LayerNorm(WIDTH), Attention(), nn.Dropout(0.2)
-        self.up = nn.Linear(WIDTH, WIDTH)
+        self.up, self.approximate = nn.Linear(WIDTH, WIDTH), "none"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm(x))
-        return x + self.drop(nn.functional.gelu(self.up(x)))
+        return x + self.drop(nn.functional.gelu(self.up(x), approximate=self.approximate))
 
 
 class Model(nn.Module):
@@ -52,11 +58,13 @@ class Model(nn.Module):
         super().__init__()
         self.embed, self.head = nn.Embedding(10, WIDTH), nn.Linear(WIDTH, 10, bias=False)
         self.blocks = nn.ModuleList([Block() for _ in range(2)])
+        self.narrow = False
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embed(tokens)
-        for block in self.blocks:
-            x = block(x)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.narrow):
+            for block in self.blocks:
+                x = block(x)
         return self.head(x)  # type: ignore[no-any-return]  # a module may return anything
 
 
@@ -66,6 +74,25 @@ def healthy(*_: object) -> None:
 
 def mask(model: Model, *_: object) -> None:
     model.blocks[1].attention.diagonal = 2
+
+
+def fused(model: Model, *_: object) -> None:
+    """Attention is written in another way."""
+    for block in model.blocks:
+        block.attention.fused = True
+
+
+def fused_mask(model: Model, *_: object) -> None:
+    fused(model)
+    mask(model)
+
+
+def approximate(model: Model, *_: object) -> None:
+    model.blocks[0].approximate = "tanh"
+
+
+def narrow(model: Model, *_: object) -> None:
+    model.narrow = True
 
 
 def drop(model: Model, *_: object) -> None:
@@ -94,13 +121,16 @@ def nan(model: Model, step: int, when: str) -> None:
 
 
 Fault = Callable[[Model, int, str], None]
-Compared = Callable[[Fault, str], RunsReport]
 
 
-def record(path: Path, level: str, fault: Fault) -> None:
-    """Trains a model, and saves what the recorder tells of it."""
+class Compared(Protocol):
+    def __call__(self, fault: Fault, level: str, clips: bool = True) -> RunsReport: ...
+
+
+def record(path: Path, level: str, fault: Fault, clips: bool) -> None:
+    """Trains a model, and saves what the recorder tells of it: all values, where nothing clips gradients in place."""
     address = f"unix:{path.parent}/s"
-    watched = ["--recommended", "--watch", "TL max_gt=-1e30", "--steps", str(STEPS)]
+    watched = [*["--recommended"] * clips, "--watch", "TL max_gt=-1e30", "--steps", str(STEPS)]
     options = ["--no-config", "--no-screen", *watched, "--host", address, "--save", str(path)]
     with subprocess.Popen(
         [sys.executable, "-m", "tui_debugger", "listen", *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -119,7 +149,8 @@ def record(path: Path, level: str, fault: Fault) -> None:
             optimizer.zero_grad()
             loss.backward()
             fault(model, step, "backward")
-            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            if clips:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
         handle.detach()
         try:
@@ -132,16 +163,17 @@ def record(path: Path, level: str, fault: Fault) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     """Compares a healthy training with another one; each is recorded once."""
-    known: dict[tuple[str, str], Path] = {}
+    known: dict[tuple[str, str, bool], Path] = {}
 
-    def recorded(fault: Fault, level: str, name: str) -> Path:
-        if (name, level) not in known:
-            known[name, level] = tmp_path_factory.mktemp(name) / "dump"
-            record(known[name, level], level, fault)
-        return known[name, level]
+    def recorded(fault: Fault, level: str, name: str, clips: bool) -> Path:
+        at = name, level, clips
+        if at not in known:
+            known[at] = tmp_path_factory.mktemp(name) / "dump"
+            record(known[at], level, fault, clips)
+        return known[at]
 
-    def compare(fault: Fault, level: str) -> RunsReport:
-        paths = recorded(healthy, level, "first"), recorded(fault, level, fault.__name__)
+    def compare(fault: Fault, level: str, clips: bool = True) -> RunsReport:
+        paths = recorded(healthy, level, "first", clips), recorded(fault, level, fault.__name__, clips)
         sessions = opened(paths[0]), opened(paths[1])
         try:
             return compare_runs(*sessions)
@@ -174,6 +206,27 @@ def test_a_repeat_is_the_same(compared: Compared, level: str) -> None:
         for each in step.judged
         if each.judgement in {NodeJudgement.INSIDE, NodeJudgement.UNPROVEN}
     ]
+
+
+@pytest.mark.parametrize("way", [fused, narrow])
+def test_another_way_to_compute_the_same_is_no_difference(compared: Compared, way: Fault) -> None:
+    """Calls that only one way has are bridged: what comes out of them is compared, and what views show."""
+    report = compared(way, "op", clips=False)
+    assert (report.findings, report.doubts, report.exit_code) == ((), (), 0)
+
+
+def test_but_another_mask_in_it_is_where_the_difference_begins(compared: Compared) -> None:
+    found = headline(compared(fused_mask, "op"))
+    assert (found.kind, found.place.step_a) == (DiffKind.REGION, 0)
+    assert found.name.startswith("blocks/1/attention/")
+    assert "ScaledDotProduct" in found.text
+
+
+def test_an_operator_that_is_called_with_another_text_is_the_first_difference(compared: Compared) -> None:
+    """Each run is right by itself; but its inputs are equal, so that it passes nothing on."""
+    found = headline(compared(approximate, "op"))
+    assert (found.kind, found.name, found.place.step_a) == (DiffKind.ARGUMENT, "blocks/0/Gelu", 0)
+    assert "approximate is the default in A and 'tanh' in B" in found.text
 
 
 def test_another_mask_is_where_the_difference_begins(compared: Compared) -> None:

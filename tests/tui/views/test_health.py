@@ -84,10 +84,10 @@ async def test_without_watchpoints_nan_and_inf_are_looked_for(bad_run: Path) -> 
     view, _ = view_of(opened_session(bad_run))
     async with opened(view, WIDE) as screen:
         assert "looked for NaN and Inf in every tensor" in screen.text
-        assert "nothing is checked yet of 80 steps of 2 ranks" in screen.text
+        assert "nothing is checked yet of 80 steps of 2 ranks together" in screen.text
         assert "…" in row_line(screen, "ReLU-op2")
         await screen.press("r")
-        assert "480 tensors checked in all 80 steps of 2 ranks, 1 finding" in screen.text
+        assert "480 tensors checked in all 40 steps of each of 2 ranks, 1 finding" in screen.text
         assert row_line(screen, "ReLU-op2").count("◆") == 1
         await screen.press("r")
         assert "everything was checked with these watchpoints" in screen.text
@@ -208,7 +208,7 @@ async def test_everything_can_be_handed_out(bad_run: Path) -> None:
         assert found.header[:2] == ("path", "step 0")
         (row,) = [row for row in found.rows if str(row[0]).endswith("ReLU-op2")]
         assert row[34] == "origin"
-        assert "480 tensors checked in all 80 steps" in found.text
+        assert "480 tensors checked in all 40 steps of each of 2 ranks" in found.text
 
 
 async def test_a_run_without_steps_is_no_error() -> None:

@@ -36,7 +36,14 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
     shard_of,
 )
-from tui_debugger.diagnose.ranks.results import Difference, NotReduced, RankTensorPlace, ReplicaKind, Replicas
+from tui_debugger.diagnose.ranks.results import (
+    Difference,
+    LackedWeight,
+    NotReduced,
+    RankTensorPlace,
+    ReplicaKind,
+    Replicas,
+)
 from tui_debugger.diagnose.ranks.spread import TensorSpread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import TiedWeights, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
@@ -62,6 +69,8 @@ from tui_debugger.sources.base import TensorTable, made_once
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
 """The share of gradients that go into collective operations, from which the others were left out by mistake."""
+_ALMOST_ALL: Final = 0.9
+"""The share of weights that are equal on all ranks, from which ranks are replicas, whatever names tell of them."""
 _FEW: Final = 3
 _SUMMAND: Final = "/local"
 """The suffix that our client for PyTorch gives to a tensor before a collective operation."""
@@ -195,6 +204,8 @@ class _ReplicaComparison:
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[RankTensorPlace, TensorSpread] = {}
         self._norms_apart: list[str] = []
+        self._unlike: list[str] = []
+        self._lacked: list[LackedWeight] = []
         self._beside_parts: set[RankTensorPlace] = set()
         """Weights of modules whose other weights are parts: they may be parts as well."""
         self._same_outputs: dict[RankTensorPlace, Groups] = {}
@@ -206,6 +217,7 @@ class _ReplicaComparison:
             self._take_in(rank, step, dims=recorded is not None)
         self._same_outputs = {} if recorded is not None else self._by_outputs(self._first(ReplicaKind.WEIGHT))
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
+        self._lacked = [*self._lacked_weights()]
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
         self._doubt_what_lies_beside_parts()
@@ -230,6 +242,8 @@ class _ReplicaComparison:
             tuple(self._norms_apart),
             tuple(tie for tie in tied if tie.parted and not tie.proven),
             shared,
+            tuple(self._unlike),
+            tuple(self._lacked),
         )
 
     # -- what there is -----------------------------------------------------------------------------
@@ -283,10 +297,12 @@ class _ReplicaComparison:
         """Returns the spread of each weight (see ``spread``); ``declared``: the layout was recorded."""
         found: dict[RankTensorPlace, TensorSpread] = {}
         apart: list[tuple[RankTensorPlace, Held]] = []
+        gradients = self._first(ReplicaKind.GRADIENT)  # no two parts of a weight have one gradient
+        updated_alike = {place.node: _classes(held, varied=True) for place, held in gradients.items()}
         for place, held in self._first(ReplicaKind.WEIGHT).items():
             if len(held) < 2 or not all(each.by for each in held.values()):
                 continue
-            alike = self._same_outputs.get(place, ())
+            alike = [*self._same_outputs.get(place, ()), *updated_alike.get(gradient_of(place.node), ())]
             if self._reduced_over(place) or any(set(held) <= set(group) for group in alike):
                 found[place] = TensorSpread.REPLICATED
             elif len(_classes(held)) > 1:
@@ -297,10 +313,13 @@ class _ReplicaComparison:
         if any(spread is TensorSpread.REPLICATED for spread in found.values()):
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
-        near = [
-            place for place, held in apart if not declared and not is_expert(place.node) and self._alike(place, held)
-        ]
         equal = sum(spread is TensorSpread.REPLICATED for spread in found.values())
+        dense = [(place, held) for place, held in apart if not is_expert(place.node)]
+        replicas = _are_almost_all(
+            sum(spread is TensorSpread.REPLICATED and not is_expert(place.node) for place, spread in found.items()),
+            len(dense),
+        )
+        near = [place for place, held in dense if (replicas or not declared) and self._alike(place, held)]
         # Where few weights are equal, they may be parts drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
         found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
@@ -308,6 +327,11 @@ class _ReplicaComparison:
         found |= dict.fromkeys(
             (place for place, held in apart if self._nearly_equal(place, held)), TensorSpread.REPLICATED
         )
+        self._unlike = [
+            place.node
+            for place, held in dense
+            if replicas and not self._is_compared(found[place], held) and place.node not in self._norms_apart
+        ]
         parted = {_module(place) for place, spread in found.items() if spread is TensorSpread.INDEPENDENT}
         self._beside_parts = {
             place
@@ -362,7 +386,27 @@ class _ReplicaComparison:
         return len({None if each.meta is None else each.meta.shape for each in found}) == 1
 
     def _must_be_equal(self, place: RankTensorPlace, held: Held) -> bool:
-        return self._spreads.get(place) is TensorSpread.REPLICATED and set(held) == set(self._ranks)
+        return self._is_compared(self._spreads.get(place), held)
+
+    def _is_compared(self, spread: TensorSpread | None, held: Held) -> bool:
+        return spread is TensorSpread.REPLICATED and set(held) == set(self._ranks)
+
+    def _lacked_weights(self) -> Iterable[LackedWeight]:
+        """Yields weights that some ranks lack whose other weights are almost all equal, at the first such step."""
+        told = set[str]()
+        for step, tensors in self._held.items():
+            weights = {
+                place: held
+                for place, held in tensors.items()
+                if self._kinds[place] is ReplicaKind.WEIGHT and not is_expert(place.node) and not place.round
+            }
+            ranks = {rank for held in weights.values() for rank in held}
+            lacked = {place.node: ranks - held.keys() for place, held in weights.items() if len(held) < len(ranks)}
+            equal = sum(_classes(held, varied=True) == (tuple(sorted(ranks)),) for held in weights.values())
+            for name, absent in lacked.items() if _are_almost_all(equal, len(lacked)) else ():
+                if name not in told:
+                    told.add(name)
+                    yield LackedWeight(name, tuple(sorted(absent)), step)
 
     def _by_outputs(self, weights: Mapping[RankTensorPlace, Held]) -> dict[RankTensorPlace, Groups]:
         """By weight, the ranks with equal outputs of its module, for norms and modules with a weight constant at first.
@@ -417,8 +461,13 @@ class _ReplicaComparison:
                 why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
-        # Tensors that must be equal, but are not, do not tell how ranks share the work.
-        telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
+        # Tensors that must be equal, but are not, do not tell how ranks share the work, nor do lacked ones of replicas.
+        lacked = {each.name for each in self._lacked}
+        telling = [
+            place
+            for place in sorted(varied)
+            if not self._must_be_equal(place, varied[place]) and place.node not in lacked
+        ]
         if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # no wrapper gathers the parts
             varied |= (shards := self._first(ReplicaKind.SHARD))
             telling += sorted(shards)
@@ -705,6 +754,10 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
         if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
+
+
+def _are_almost_all(equal: int, others: int) -> bool:
+    return equal > 0 and equal >= _ALMOST_ALL * (equal + others)
 
 
 def _is_one(held: Held, group: Sequence[int]) -> bool:

@@ -173,16 +173,7 @@ def rank_report(
     if replicas.unknown:
         key, why = replicas.unknown[0]
         doubts.append(f"{plural(len(replicas.unknown), 'tensor')} could not be compared, first {_place(key)}: {why}")
-    if replicas.went_apart:
-        doubts.append(
-            f"{first_of([*map(clean, replicas.went_apart)], _MOST)}: began as one on all ranks and differ from the "
-            "first dumped step on; that they must be equal was not recorded"
-        )
-    if replicas.norms_apart:
-        doubts.append(
-            f"{first_of([*map(clean, replicas.norms_apart)], _MOST)}: norms that differ between ranks which have other "
-            "weights in common; whether they must be equal was not recorded"
-        )
+    doubts += _doubts_of_layout(replicas)
     for tie in replicas.loosened:
         step = next(step for step, equal in tie.equal.items() if not equal)
         (rank, embedding), (there, weight) = tie.embedding, tie.weight
@@ -211,6 +202,32 @@ def rank_report(
         outcome,
         _headline(outcome, findings, doubts, result, replicas),
     )
+
+
+def _doubts_of_layout(replicas: Replicas) -> list[str]:
+    """Returns the weights that may have to be equal, and are not."""
+    doubts: list[str] = []
+    if replicas.went_apart:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.went_apart)], _MOST)}: began as one on all ranks and differ from the "
+            "first dumped step on; that they must be equal was not recorded"
+        )
+    if replicas.norms_apart:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.norms_apart)], _MOST)}: norms that differ between ranks which have other "
+            "weights in common; whether they must be equal was not recorded"
+        )
+    if replicas.unlike:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.unlike)], _MOST)}: differ between ranks whose other weights are almost "
+            "all equal; whether they are parts of larger weights was not recorded"
+        )
+    if replicas.lacked:
+        lacked = [f"{clean(each.name)} ({named('rank', each.ranks)} at step {each.step})" for each in replicas.lacked]
+        doubts.append(
+            f"weights that some of the ranks lack, whose others are almost all equal: {first_of(lacked, _MOST)}"
+        )
+    return doubts
 
 
 def _first_bad(result: CheckResult) -> dict[int, Hit]:

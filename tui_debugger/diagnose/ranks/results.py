@@ -107,6 +107,14 @@ class NotReduced:
     by: KnownBy
 
 
+class LackedWeight(NamedTuple):
+    """A weight that some ranks lack at a step, though almost all other weights are equal on all ranks."""
+
+    name: str
+    ranks: tuple[int, ...]
+    step: int
+
+
 @dataclass(frozen=True, slots=True)
 class Replicas:
     """The result of a comparison of ranks.
@@ -122,6 +130,8 @@ class Replicas:
         norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
         loosened: weights that may be tied, and differ at some step.
         shared: batches that several data-parallel ranks read.
+        unlike: weights that differ from the start where almost all weights are equal; they may be parts.
+        lacked: weights that some ranks lack where almost all weights are equal.
     """
 
     layout: ParallelLayout
@@ -136,6 +146,8 @@ class Replicas:
     norms_apart: tuple[str, ...] = ()
     loosened: tuple[TiedWeights, ...] = ()
     shared: tuple[SharedBatch, ...] = ()
+    unlike: tuple[str, ...] = ()
+    lacked: tuple[LackedWeight, ...] = ()
 
     @property
     def went_apart(self) -> tuple[str, ...]:

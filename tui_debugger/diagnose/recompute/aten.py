@@ -18,7 +18,7 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, elementwise, products, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, LARGEST_INSIDE, Expected, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.kernel_checks import VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.reductions import normalised, total
 from tui_debugger.diagnose.recompute.table import ATEN, CALLS, ByShape, CannotBindError, aten
@@ -32,7 +32,7 @@ _AS_CALLED: Final = (
     *("Rsqrt", "Reciprocal", "Sin", "Cos", "Tanh", "Atan", "Erf", "Erfc", "Sigmoid", "Relu", "Silu", "Mish", "Floor"),
     *("Ceil", "Round", "Trunc", "Sign", "Maximum", "Minimum", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "LogicalNot"),
     *("BitwiseNot", "Isnan", "Isfinite", "Addcmul", "Addcdiv", "Lerp", "Gelu", "LeakyRelu", "Linear", "Baddbmm"),
-    *("Addmm", "Addmv", "Amax", "Amin", "Argmax", "Sum", "Mean", "Prod", "Logsumexp", "Hardsigmoid", "Hardswish"),
+    *("Addmm", "Amax", "Amin", "Argmax", "Sum", "Mean", "Prod", "Logsumexp", "Hardsigmoid", "Hardswish"),
 )
 """Operators whose arguments are those of the function of the same name."""
 for _name in _AS_CALLED:
@@ -55,6 +55,12 @@ def mv(self: Array, vec: Array) -> Any:
 @aten("matmul", "Dot")
 def dot(self: Array, tensor: Array) -> Any:
     return products.product_of(self, tensor)
+
+
+@aten("addmm", "Addmv")
+def addmv(self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * self + alpha * mat @ vec``."""
+    return products.product_of(mat, vec, self, alpha, beta)
 
 
 @aten("attention", "ScaledDotProductFlashAttentionForCpu")
@@ -131,6 +137,26 @@ def view(self: Array, size: Any = None, shape: Any = None) -> Expected:
 @aten("reshape", "ReshapeAlias")
 def reshape_alias(self: Array, size: Any, stride: Any) -> Expected:
     return data_movement.reshape(self, size)
+
+
+@aten("reshape", "ViewAsReal")
+def view_as_real(self: Array) -> Expected:
+    """Real and imaginary parts along one more dimension."""
+    return Expected(np.stack([self.real, self.imag], -1), exact=True)
+
+
+@aten("reshape", "ViewAsComplex")
+def view_as_complex(self: Array) -> Expected:
+    """The same the other way round."""
+    made = np.empty(self.shape[:-1], np.complex128)
+    made.real, made.imag = self[..., 0], self[..., 1]
+    return Expected(made, exact=True)
+
+
+@aten("conj", "Conj", "ConjPhysical")
+def conjugate(self: Array) -> Expected:
+    """The imaginary parts with the other sign."""
+    return Expected(np.conj(self), exact=True)
 
 
 @aten("reshape", "Squeeze")
@@ -228,8 +254,8 @@ def zeros(self: Any = None, size: Any = None, **_: Any) -> ByShape:
 
 @aten("fill", "Full", "FullLike", "NewFull", "Fill")
 def full(fill_value: Any = None, value: Any = None, **_: Any) -> ByShape:
-    single = doubles(value if fill_value is None else fill_value)
-    return ByShape(lambda made: Expected(np.broadcast_to(single, made), narrow=np.abs(single)))
+    single = wide(np.asarray(value if fill_value is None else fill_value))
+    return ByShape(lambda made: Expected(np.broadcast_to(single, made), converted=True))
 
 
 @aten("fill", "Ones", "NewOnes")
@@ -257,9 +283,7 @@ def clamp_max(self: Array, min: Any = None, max: Any = None) -> Expected:
 
 @aten("elu", "Elu", split="elements")
 def elu(self: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expected:
-    if scale != 1 or input_scale != 1:
-        raise CannotBindError("scaled")
-    return elementwise.elu(self, alpha)
+    return elementwise.elu(self, alpha, scale=scale, input_scale=input_scale)
 
 
 @aten("dropout", "NativeDropout")
@@ -345,9 +369,9 @@ def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: 
     """The gradient between two bounds, which may have been rounded to the type of the tensor."""
     came, x = doubles(grad_output), doubles(self)
     low, high = (float(np.asarray(each, self.dtype)) for each in (min_val, max_val))
-    edge = (np.abs(x - low) <= 1e-6 * abs(low)) | (np.abs(x - high) <= 1e-6 * abs(high))
+    edge = (np.abs(x - low) <= 1e-6 * abs(low)) | (np.abs(x - high) <= 1e-6 * abs(high)) | np.isnan(x)
     value = np.where((x <= low) | (x >= high), 0.0, came)
-    return Expected(value, either=np.where(edge, came - value, value))
+    return Expected(value, either=np.where(edge, np.where(value == 0, came, 0.0), value))
 
 
 # -- reductions ------------------------------------------------------------------------------------------------
@@ -377,9 +401,15 @@ def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtyp
     return Expected(came - share * inner, np.nan_to_num(size), out.shape[dim] if out.ndim else 1)
 
 
+@aten("norm", "Norm")
+def norm(self: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expected:
+    """The norm, or along dimensions."""
+    return reductions.norm(self, p, dim, keepdim, dtype=dtype)
+
+
 @aten("norm", "LinalgVectorNorm")
 def vector_norm(self: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expected:
-    return reductions.norm(self, ord, dim, keepdim)
+    return reductions.norm(self, ord, dim, keepdim, dtype=dtype)
 
 
 @aten("max", "Max")
@@ -399,7 +429,9 @@ def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: An
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     root, count = np.sqrt(np.mean(x * x, axis=axes, keepdims=True)), x.size / max(centre.size, 1)
     lost = 2 + (root * inverse) ** 2  # kernels may take the mean of squares and the square of the mean
-    return made, Expected(centre, root, count), Expected(inverse, inverse * lost, max(count / VARIANCE_SHARE, 1.0))
+    too_large = root * root * count > LARGEST_INSIDE  # for the type in which kernels sum up
+    deviations = Expected(inverse, inverse * lost, max(count / VARIANCE_SHARE, 1.0), ignored=too_large)
+    return made, Expected(centre, root, count), deviations
 
 
 def normalised_backward(
@@ -411,12 +443,13 @@ def normalised_backward(
     rest: tuple[int, ...],
     *,
     centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
 ) -> tuple[Expected, Expected, Expected]:
     """Gradients of input, scale and shift of a normalisation along ``axes``, the last two summed up along ``rest``."""
     came, data = doubles(gradient), doubles(input)
     # For inputs of 16 bits, kernels may sum up the gradients of a wider scale and shift in 16 bits.
     coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
-    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred)
+    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred, given)
     off = np.asarray(made.complete().size)
     plain, scaled = (data - centre if centred else data) * inverse, came * scale
     first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
@@ -429,8 +462,12 @@ def normalised_backward(
     by_shift = total(came, rest, False)
     if coarse > 1:
         by_shift = replace(whole := by_shift.complete(), size=np.asarray(whole.size) * coarse)
-    moves = scaled - first if centred else scaled
-    return Expected(inverse * (moves - plain * second), size, count), by_scale, by_shift
+    value = inverse * ((scaled - first if centred else scaled) - plain * second)
+    narrow: Any = 0.0
+    if coarse > 1 and given is None:  # means and deviations may have been kept in 16 bits
+        narrow = np.abs(value) + 2 * inverse * np.abs(plain * second)
+        narrow = narrow + inverse * inverse * np.abs(centre) * (np.abs(second) + np.abs(plain * first))
+    return Expected(value, size, count, narrow=narrow), by_scale, by_shift
 
 
 @aten("gradient of layer norm", "NativeLayerNormBackward")
@@ -438,26 +475,21 @@ def native_layer_norm_backward(
     grad_out: Array,
     input: Array,
     normalized_shape: Any,
-    mean: Any,
+    mean: Array,
     rstd: Array,
     weight: Any,
     bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:
-    """Gradients of input, scale and shift; epsilon is deduced from the recorded inverse deviations."""
+    """Gradients of input, scale and shift; means and deviations of the forward pass are those that count."""
     data = doubles(input)
     at = data.ndim - len(normalized_shape)
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    eps = _epsilon(data, axes, rstd)
     scale = 1.0 if weight is None else doubles(weight)
-    found = normalised_backward(grad_out, input, scale, eps, axes, rest)
+    kept = [doubles(each).reshape(*data.shape[:at], *[1] * len(axes)) for each in (mean, rstd)]
+    given = kept[0], 1 / kept[1] ** 2
+    found = normalised_backward(grad_out, input, scale, 0.0, axes, rest, given=given)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
-
-
-def _epsilon(data: Float64, axes: tuple[int, ...], inverse: Array) -> float:
-    with np.errstate(all="ignore"):
-        found = 1 / doubles(inverse).reshape(-1) ** 2 - np.var(data, axis=axes).reshape(-1)
-    return max(float(np.median(found)), 0.0) if found.size else 0.0
 
 
 @aten("batch norm", "NativeBatchNorm", "CudnnBatchNorm", "NativeBatchNormLegit")

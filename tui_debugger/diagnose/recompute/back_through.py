@@ -17,17 +17,18 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute import aten, products, reductions
 from tui_debugger.diagnose.recompute.convolutions import graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.judge import Expected, doubles
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE
 from tui_debugger.diagnose.recompute.table import GRADIENTS, CannotBindError
 from tui_debugger.graph.categories import OPTIMIZER_UPDATE, gradient_of
 from tui_debugger.graph.table import PARAMETER, NodeTable, real_consumers, real_inputs
 
-_GRADIENTS: Final = "Gradients/"
 _OF_OUTPUT: Final = re.compile(r"(.*)Grad((?:#\d+)*)")
 
 
 def forward_name(gradient: str) -> str:
     """The name of the forward node whose output's gradient the node is; empty for other nodes."""
-    match = _OF_OUTPUT.fullmatch(gradient.removeprefix(_GRADIENTS)) if gradient.startswith(_GRADIENTS) else None
+    of_backward = gradient.startswith(GRADIENTS_SCOPE)
+    match = _OF_OUTPUT.fullmatch(gradient.removeprefix(GRADIENTS_SCOPE)) if of_backward else None
     return match[1] + match[2] if match is not None else ""
 
 
@@ -48,7 +49,7 @@ def only_reader(nodes: NodeTable, row: int) -> int:
     readers = {
         reader
         for reader, _ in real_consumers(nodes, row)
-        if not nodes.names[reader].startswith(_GRADIENTS) and nodes.op_type(reader) != OPTIMIZER_UPDATE
+        if not nodes.names[reader].startswith(GRADIENTS_SCOPE) and nodes.op_type(reader) != OPTIMIZER_UPDATE
     }
     if len(readers) != 1:
         raise CannotBindError(f"{len(readers)} nodes read what it is the gradient of, not one")
@@ -57,7 +58,7 @@ def only_reader(nodes: NodeTable, row: int) -> int:
 
 def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
     """The row of the gradient of ``reader``'s output; CannotBindError unless ``row`` was made of it alone."""
-    came = {each for each, _ in real_inputs(nodes, row) if each >= 0 and nodes.names[each].startswith(_GRADIENTS)}
+    came = {each for each, _ in real_inputs(nodes, row) if each >= 0 and nodes.names[each].startswith(GRADIENTS_SCOPE)}
     if len(came) != 1 or forward_name(nodes.names[found := came.pop()]) != nodes.names[reader]:
         raise CannotBindError("it was not made of the gradient of one module's output alone")
     return found

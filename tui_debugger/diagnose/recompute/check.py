@@ -40,10 +40,11 @@ from tui_debugger.diagnose.recompute.outcomes import (
 )
 from tui_debugger.diagnose.recompute.parts import PART, checked_by_kernel, difference_of, in_parts, is_narrow, parts_of
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
-from tui_debugger.diagnose.recompute.reader import RecordedNode, bound, called
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, bound, called
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
+    COMPLEX_TOO,
     Alternatives,
     ByShape,
     CannotBindError,
@@ -97,7 +98,8 @@ def check_operator(
         return NotChecked(f"{what} not known: {op_type}")
     kind = operator.kind if operator is not None else ALL_REDUCE
     try:
-        reader = RecordedNode(run, at, operator.writes if operator is not None else (), instead)
+        writes, complex_too = (operator.writes, kind in COMPLEX_TOO) if operator is not None else ((), False)
+        reader = RecordedNode(run, at, writes, instead, complex_too=complex_too)
         found = reader.outputs()
         if not found:
             raise CannotBindError(reader.why_no_output())
@@ -126,6 +128,9 @@ def _require_these_values(
         raise CannotBindError(call.doubt)
     if not call.several and (call.aten or call.parameters is None or "input" not in call.keywords):
         return
+    if call.several and reader.run.nodes(reader.rank).names[reader.row].startswith(GRADIENTS_SCOPE):
+        # It goes through the last forward pass first: of either the first values of a step were recorded.
+        raise CannotBindError(OF_ANOTHER_RUN)
     args, named = bound(operator, call, reader)
     made = called(operator, args, named)
     choices = made.choices if isinstance(made, Alternatives) else (made,)

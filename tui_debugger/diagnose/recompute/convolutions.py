@@ -273,6 +273,8 @@ def conv(
     count = weight.ndim - 2
     steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
     around = _padded(padding, weight.shape[2:], steps, apart)
+    if any(each for pair in around for each in pair) and not np.all(np.isfinite(weight)):
+        raise CannotBindError("weights that are not finite, beside padding: kernels leave it out or not")
     if groups == 1 and input.ndim == weight.ndim and len(weight) >= 2 * PROBES and input.size * len(weight) >= LARGE:
         return LargeConvolution(input, weight, bias, (steps, around, apart))
     return convolution(input, weight, bias, steps, around, apart, groups)

@@ -108,8 +108,8 @@ def module_same(input: Array) -> Expected:
     single=True,
 )
 def cast(input: Array, *_: Any, **__: Any) -> Expected:
-    """The same values in the output's type, rounded once."""
-    return Expected(wide(input))
+    """The same values in the output's type, rounded once; to whole numbers towards zero."""
+    return Expected(wide(input), converted=True)
 
 
 @graph("copy", "TensorMove", "Identity")
@@ -368,7 +368,8 @@ def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim
     count = int(np.asarray(depth))
     at = dim if dim >= 0 else indices.ndim
     found = np.moveaxis(indices.astype(np.int64)[..., None] == np.arange(count), -1, at)
-    return Expected(np.where(found, np.asarray(on_value, np.float64), np.asarray(off_value, np.float64)))
+    values = (wide(np.asarray(each)) for each in (on_value, off_value))
+    return Expected(np.where(found, *values), converted=True)
 
 
 # -- pooling -----------------------------------------------------------------------------------------------

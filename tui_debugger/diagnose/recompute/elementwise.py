@@ -232,13 +232,16 @@ _CANCELLING: Final = frozenset(
 
 def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> None:
     def compute(input: Array) -> Expected:
-        if not is_float(input) and kind in _INTEGERS_STAY:
-            return Expected(np.asarray(function(wide(input))), exact=True)
+        if input.dtype.kind in "iub" and kind in _INTEGERS_STAY:
+            return Expected(np.asarray(function(wide(input).astype(np.int64))), exact=True)
         x = doubles(input)
-        y = np.asarray(function(x), x.dtype)
+        y = np.asarray(function(x))
+        y = y if y.dtype == x.dtype or x.dtype.kind == "c" else y.astype(x.dtype)
 
         def whole() -> Expected:
-            return Expected(y, np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0))
+            explained = np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0)
+            # Kernels differ in what the sign of NaN is.
+            return Expected(y, explained, either=np.nan_to_num(y, nan=0.0) if kind == "sign" else None)
 
         return Expected(y, whole=whole)
 
@@ -318,10 +321,11 @@ def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
 
 
 @call("elu", split="elements")
-def elu(input: Array, alpha: float = 1.0) -> Expected:
+def elu(input: Array, alpha: float = 1.0, *, scale: float = 1.0, input_scale: float = 1.0) -> Expected:
     x = doubles(input)
-    y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-    return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
+    y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x * input_scale, 0)))
+    below = abs(scale * alpha) + np.abs(y) * (1 + abs(input_scale))
+    return Expected(y, np.where(x > 0, np.abs(y) * (scale != 1), below))
 
 
 @call("selu", split="elements")
@@ -347,6 +351,8 @@ def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Expec
 @call("clamp", "clamp", "clip", split="elements", single=True)
 def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
     x = wide(input)
+    for bound in (min, max):
+        _require_fitting(bound, input)
     if min is not None:
         x = np.maximum(x, wide(np.asarray(min)))
     if max is not None:
@@ -416,8 +422,42 @@ def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
     one, other = np.asarray(left), np.asarray(right)
     whole = one.dtype.kind in "iub" and other.dtype.kind in "iub"
     if whole:
-        return one.astype(np.int64), other.astype(np.int64), True
-    return doubles(one), doubles(other), False
+        _require_fitting(left, other)
+        _require_fitting(right, one)
+        return wide(one).astype(np.int64), wide(other).astype(np.int64), True
+    return doubles(_beside(one, right)), doubles(_beside(other, left)), False
+
+
+def _require_fitting(number: Any, values: Array) -> None:
+    """Checks that a number beside whole numbers is one of their type: what becomes of another one is the kernel's.
+
+    Raises:
+        CannotBindError: it is not.
+    """
+    if np.ndim(number) or not np.ndim(values) or values.dtype.kind not in "iu" or np.asarray(number).dtype.kind != "i":
+        return
+    limits = np.iinfo(values.dtype)
+    if number is not None and not limits.min <= int(number) <= limits.max:
+        raise CannotBindError("a number outside of the type of the tensor")
+
+
+_OF_FLOAT32: Final = 1 << 24
+"""Whole numbers up to which float32 holds all."""
+
+
+def _beside(values: Array, other: Any) -> Array:
+    """Whole numbers as they are calculated with beside fractions: in the type of these.
+
+    Raises:
+        CannotBindError: that is not known, and matters.
+    """
+    if values.dtype.kind not in "iu" or not values.ndim:
+        return values
+    if np.ndim(other) and is_float(other):
+        return values.astype(other.dtype)
+    if np.any(np.abs(values.astype(np.float64)) > _OF_FLOAT32):
+        raise CannotBindError("whole numbers that are rounded before they are calculated with")
+    return values
 
 
 def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
@@ -437,7 +477,7 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
 
     def complete() -> Expected:
         # A Python number, and a factor, may be rounded to the type of the tensor first.
-        rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros_like(y)
+        rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros(y.shape)
         if np.ndim(input) == 0:
             rounded = rounded + np.abs(one)
         return Expected(y, narrow=np.nan_to_num(rounded, posinf=0.0))
@@ -511,8 +551,10 @@ def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
 
 @graph("add", "AddN")
 def graph_add_n(*inputs: Array) -> Expected:
-    arrays = [doubles(each) for each in inputs]
+    arrays = [wide(each) for each in inputs]
     value = np.sum(arrays, axis=0)
+    if value.dtype.kind == "i":
+        return Expected(value, exact=True)
     return Expected(value, np.sqrt(np.sum([each * each for each in arrays], axis=0)), len(arrays))
 
 
@@ -588,7 +630,7 @@ def _enter_comparison(kind: str, function: Callable[[Any, Any], Any], *names: st
     def compare(input: Any, other: Any) -> Expected:
         one, two = np.asarray(input), np.asarray(other)
         # A Python number is compared in the type of the tensor.
-        if np.ndim(other) == 0 and not isinstance(other, np.ndarray) and is_float(one):
+        if np.ndim(other) == 0 and not isinstance(other, np.ndarray) and one.dtype.kind not in "iub":
             two = two.astype(one.dtype)
         left, right, _ = _pair(one, two)
         return Expected(np.asarray(function(left, right)), exact=True)
@@ -602,11 +644,16 @@ for _comparison, (_function_of_two, _names) in _COMPARED.items():
     _enter_comparison(_comparison, _function_of_two, *_names)
 
 
-@call("logic", "logical_not", "__invert__", "bitwise_not", split="elements")
-def logical_not(input: Array) -> Expected:
-    if input.dtype != np.bool_:
-        raise CannotBindError("bits of integers")
+@call("logic", "__invert__", "bitwise_not", split="elements")
+def bitwise_not(input: Array) -> Expected:
+    """Not, for truth values and for every bit."""
     return Expected(~input, exact=True)
+
+
+@call("logic", "logical_not", split="elements")
+def logical_not(input: Array) -> Expected:
+    """True where an element is zero."""
+    return Expected(input == 0, exact=True)
 
 
 @call("logic", "isnan", split="elements")

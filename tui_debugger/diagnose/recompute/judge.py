@@ -22,19 +22,22 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.diagnose.recompute.table import COMPLEX, CannotBindError
 from tui_debugger.stats.dtypes import UNITS
 
 LIMIT: Final = 6.0
 """r from which an output is wrong."""
 ELEMENT_LIMIT: Final = 64.0
 """The ratio of one element from which an output is wrong."""
+ONE_STEP: Final = 4.0 * (1 + 2.0**-10)
+"""The ratio of one element from which a number is more than one step of its type off."""
 NOT_UPDATED: Final = "not updated"
 """The `difference` of a parameter that an optimizer left unchanged."""
 _SIGN_SHARE: Final = 0.5
@@ -56,7 +59,8 @@ SURE: Final = {np.dtype(np.float64): LIMIT * (1 - 2.0**-20), np.dtype(np.float32
 A value computed in float32 gets half the limit: what float32 itself loses for values of 16 bits is less than the rest.
 """
 _WORKING: Final = frozenset(SURE)
-_LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
+LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
+"""The largest number of the type in which kernels sum up."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,7 @@ class Expected:
             only, not for the norm.
         cast: inputs wider than the output are rounded to its type first (autocast).
         exact: nothing is rounded: the output is equal or wrong.
+        converted: the value is only converted to the output's type: rounded once, to whole numbers towards zero.
         peak: the largest intermediate number; where float32 cannot hold it, an overflow is accepted.
         either: another right value, by element (an element that dropout may keep or drop).
         ignored: elements that are not judged, because kernels disagree about them.
@@ -88,6 +93,7 @@ class Expected:
     partial: Float64 | float = 0.0
     cast: bool = False
     exact: bool = False
+    converted: bool = False
     peak: float = 0.0
     either: Float64 | None = None
     ignored: Mask | None = None
@@ -97,7 +103,26 @@ class Expected:
 
     def complete(self) -> Expected:
         """The same expectation with ``size`` and every other part computed."""
-        return self if self.whole is None else self.whole().complete()
+        with np.errstate(all="ignore"):
+            return self if self.whole is None else self.whole().complete()
+
+    def as_pairs(self) -> Expected:
+        """Returns the same with real and imaginary parts of complex numbers along one more dimension, the last one."""
+        whole = self.complete()
+        pairs = _pairs(whole.value)
+        if whole.exact:
+            return Expected(pairs, exact=True)
+        if whole.either is not None or whole.ignored is not None:
+            raise CannotBindError(COMPLEX)
+        odd = ~np.isfinite(whole.value)  # which part of them is NaN is the kernel's
+
+        def of_both(part: Any) -> Any:
+            return np.asarray(part)[..., None] if np.ndim(part) else part
+
+        # Either part is made of the parts of all numbers.
+        narrow = whole.narrow if whole.converted else whole.narrow + np.nan_to_num(np.abs(whole.value), posinf=0.0)
+        parts = {"size": of_both(whole.size), "narrow": of_both(narrow), "partial": of_both(whole.partial)}
+        return replace(whole, value=pairs, ignored=odd[..., None] if np.any(odd) else None, **parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +174,16 @@ def in_single_precision() -> Iterator[None]:
 
 
 def doubles(array: Any) -> Float64:
-    """The array in float64, or in float32 inside ``in_single_precision``."""
-    return np.asarray(array).astype(_PRECISION.get())
+    """The array in float64, or in float32 inside ``in_single_precision``; complex numbers in complex128."""
+    found = np.asarray(array)
+    return found.astype(np.complex128 if found.dtype.kind == "c" else _PRECISION.get())
 
 
 def wide(array: Array) -> Array:
     """Floating point numbers as ``doubles``, integers as int64, booleans unchanged."""
     if array.dtype.kind in "iu":
+        if array.dtype == np.uint64 and np.any(array > np.iinfo(np.int64).max):
+            raise CannotBindError("whole numbers of more than 63 bits")
         return array.astype(np.int64)
     return array if array.dtype == np.bool_ else doubles(array)
 
@@ -181,9 +209,15 @@ class OutputJudge:
         """Takes in a part of the output; ``start`` is the flat index of its first element."""
         if not found.size:
             return
-        unit = unit_of(found.dtype)
         with np.errstate(all="ignore"):
-            if expected.exact or unit is None:
+            if found.dtype.kind == "c":
+                expected, found, start = expected.as_pairs(), _pairs(found), 2 * start
+            elif np.iscomplexobj(expected.value):
+                raise CannotBindError(COMPLEX)
+            unit = unit_of(found.dtype)
+            if not expected.exact and unit is None:
+                self._take_exact(_as_type_of(found, expected), found, start)
+            elif expected.exact or unit is None:
                 self._take_exact(expected.value, found, start)
             elif (last := self._until_right(expected, found, unit)) is not None:
                 self._take_rounded(last, found, start, unit)
@@ -214,6 +248,7 @@ class OutputJudge:
         np.abs(error, out=error)
         size = np.abs(value)
         sure, one = SURE[value.dtype], value.dtype.type
+        sure = min(sure, ONE_STEP) if expected.converted else sure
         allowed = np.multiply(size, one(sure * unit - expected.loose))
         if np.ndim(expected.size):
             inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
@@ -260,7 +295,8 @@ class OutputJudge:
             explained = self._value + self._size + self._narrow + math.sqrt(self._tiny)
             error = math.sqrt(self._error)
             r = error / explained if explained else math.inf if error else 0.0
-        at = np.unravel_index(max(self._worst, 0), self.shape) if math.prod(self.shape) else ()
+        worst = max(self._worst, 0) // (2 if self.dtype.kind == "c" else 1)
+        at = np.unravel_index(worst, self.shape) if math.prod(self.shape) else ()
         expected, seen = self._pair
         return OutputCheck(slot, r, tuple(int(each) for each in at), max(self._ratio, 0.0), expected, seen)
 
@@ -304,6 +340,8 @@ class OutputJudge:
         self._broken |= bool(np.any(broken))
         ratio = np.where(same, 0.0, np.where(broken, math.inf, error / explained))
         judged = ~same & ~broken
+        if expected.converted:
+            self._broken |= bool(np.any(ratio > ONE_STEP))
         self._error = self._error + _squares(error, judged)
         self._value = math.hypot(self._value, unit * math.sqrt(_squares(right, judged)))
         self._size = math.hypot(self._size, math.sqrt(_squares(size, judged)))
@@ -320,6 +358,36 @@ class OutputJudge:
                 float(right[np.unravel_index(at, right.shape)]),
                 float(found[np.unravel_index(at, found.shape)]),
             )
+
+
+def _pairs(array: Array) -> Array:
+    """Real and imaginary parts along one more dimension, the last one."""
+    return np.stack([np.real(array), np.imag(array)], axis=-1)
+
+
+def _as_type_of(found: Array, expected: Expected) -> Array:
+    """Returns what is expected as whole numbers or truth values, of the type that was recorded.
+
+    What is outside of the type is taken from what was recorded: devices cut it off, or leave out bits.
+
+    Raises:
+        CannotBindError: which of them is expected is not known.
+    """
+    value = np.broadcast_to(expected.value, found.shape)
+    if found.dtype.kind not in "iub":
+        raise CannotBindError(f"values of type {found.dtype.name}")
+    if not expected.converted:
+        if value.dtype.kind not in "iub":
+            raise CannotBindError("whole numbers made of others: how they are rounded is not known")
+        return value
+    if found.dtype == np.bool_:
+        return np.asarray(value != 0)
+    whole, limits = np.trunc(value), np.iinfo(found.dtype)
+    above = float(limits.max) + 1 if value.dtype.kind == "f" else limits.max
+    inside = (whole >= limits.min) & (whole < above if value.dtype.kind == "f" else whole <= above)
+    if not np.any(inside):
+        raise CannotBindError("numbers outside of the type: devices differ in what they make of them")
+    return np.where(inside, np.where(inside, whole, 0).astype(found.dtype), found)
 
 
 def _are_same_bits(one: Array, other: Array) -> bool:
@@ -381,7 +449,7 @@ def _not_finite(
     overflown = ~(np.abs(right) <= largest)
     nearly = np.abs(right) + explained >= largest / 4
     either_sign = np.isnan(seen) | np.isnan(right)
-    if peak >= _LARGEST_INSIDE:
+    if peak >= LARGEST_INSIDE:
         nearly, either_sign = np.ones_like(nearly), np.ones_like(nearly)
     bad = ~np.isfinite(seen)
     stopped = overflown & ~np.isnan(right) & (np.abs(seen) >= largest * (1 - 2.0**-8))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, ONE_STEP, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
 from tui_debugger.stats.kernel import available, expected, kind_of, native, probes
 from tui_debugger.stats.kernel.expected import ByRow, Elementwise, ErrorLimits, KernelOperand, OperatorCall, ScaledTerms
@@ -124,6 +124,13 @@ def _unary(operator: Elementwise) -> Described:
         return given.elementwise(operator, given.args[:1]) if np.shape(given.args[0]) == given.out.shape else ()
 
     return describe
+
+
+def _cast(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+    if np.shape(given.args[0]) != given.out.shape:
+        return ()
+    one_step = given.limits()._replace(value=min(_LIMIT, ONE_STEP) * given.unit - expected.ERROR)
+    return given.elementwise(Elementwise.SAME, given.args[:1], one_step)
 
 
 def _binary(operator: Elementwise) -> Described:
@@ -435,7 +442,7 @@ def _attention(given: _RecordedCall) -> tuple[AttentionCheck, ...]:
 
 
 DESCRIBED: Final[dict[str, Described]] = {
-    "cast": _unary(Elementwise.SAME),
+    "cast": _cast,
     "neg": _unary(Elementwise.NEGATIVE),
     "abs": _unary(Elementwise.MAGNITUDE),
     "relu": _unary(Elementwise.RELU),

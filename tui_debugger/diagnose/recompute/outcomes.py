@@ -16,6 +16,7 @@ from tui_debugger.diagnose.recompute.judge import (
     Expected,
     OutputCheck,
     OutputJudge,
+    doubles,
     unit_of,
 )
 from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, ProbedOutput
@@ -87,7 +88,9 @@ def judged(
             continue
         if isinstance(each, ProbedOutput):
             judge = OutputJudge(found.dtype, found.shape, widest)
-            if each.judge(judge, np.asarray(found)):
+            with np.errstate(all="ignore"):
+                probed = each.judge(judge, np.asarray(found))
+            if probed:
                 check = judge.result(slot)
                 told = check.wrong and found.size <= MOST and each.work <= MOST_TO_TELL
                 checks.append(replace(check, difference=difference(each.exact(), found)) if told else check)
@@ -125,6 +128,7 @@ def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> 
         either=either,
         ignored=None if expected.ignored is None else shaped(expected.ignored),
         cast=expected.cast,
+        converted=expected.converted,
     )
 
 
@@ -147,10 +151,10 @@ def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> 
     with np.errstate(all="ignore"):
         inside = min(ACCUMULATED, unit) * math.sqrt(max(whole.terms, 1.0))
         explained = unit * (np.abs(whole.value) + whole.narrow) + inside * np.asarray(whole.size)
-        off = np.abs(found.astype(np.float64) - whole.value)
+        off = np.abs(doubles(found) - whole.value)
         near = off <= 8 * explained
         if whole.either is not None:
-            near |= np.abs(found.astype(np.float64) - whole.either) <= 8 * explained
+            near |= np.abs(doubles(found) - whole.either) <= 8 * explained
     if not beside_zeros:
         return bool(np.mean(near) > 0.5)
     some = np.isfinite(off) & ((found != 0) | (np.asarray(whole.value) != 0))
@@ -158,6 +162,8 @@ def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> 
 
 
 def difference(expected: Expected, found: Array) -> tuple[str, str]:
+    if found.dtype.kind == "c":
+        return "values", ""
     unit, expected = unit_of(found.dtype) or 0.0, expected.complete()
     with np.errstate(all="ignore"):
         right, seen = (np.asarray(each).astype(np.float64) for each in (expected.value, found))

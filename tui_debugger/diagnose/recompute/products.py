@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
     ROWS_SIZE,
@@ -41,19 +41,44 @@ def product_of(
     if left.ndim == 0 or right.ndim == 0 or left.shape[-1] != right.shape[-2 if right.ndim > 1 else 0]:
         raise CannotBindError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
     work = left.size * (right.shape[-1] if right.ndim > 1 else 1)
-    if not exact and work >= LARGE and left.ndim > 1 and right.ndim > 1 and (right.ndim == 2 or left.ndim > 2):
+    known = all(unit_of(each.dtype) is not None for each in (left, right))
+    if (
+        known
+        and not exact
+        and work >= LARGE
+        and left.ndim > 1
+        and right.ndim > 1
+        and (right.ndim == 2 or left.ndim > 2)
+    ):
         return LargeProduct(left, right, bias, alpha, beta)
     if work > MOST_WORK:
         raise CannotBindError("too large")
+    if all(each.dtype.kind in "iu" for each in (left, right)):
+        return _whole_product(left, right, bias, alpha, beta)
     left, right = doubles(left), doubles(right)
     terms = left.shape[-1]
     value = alpha * np.matmul(left, right)
-    squares = alpha * alpha * np.matmul(left * left, right * right)
+    squares = alpha * alpha * np.matmul(_squares(left), _squares(right))
     partial = 0.0 if bias is None else np.abs(value)
     if bias is not None:
         added = beta * doubles(bias)
-        value, squares, terms = value + added, squares + added * added, terms + 1
+        value, squares, terms = value + added, squares + _squares(added), terms + 1
     return Expected(value, np.sqrt(squares), terms, partial=partial, peak=peak_of(left, right), cast=True)
+
+
+def _squares(values: Array) -> Float64:
+    """The squares of numbers, of complex ones those of their sizes."""
+    found: Float64 = np.square(values if values.dtype.kind != "c" else np.abs(values))
+    return found
+
+
+def _whole_product(left: Array, right: Array, bias: Any, alpha: float, beta: float) -> Expected:
+    """The same of whole numbers, bits beyond the type left out as in any sum of them."""
+    factors = (alpha, *(() if bias is None else (beta,)))
+    if any(each != int(each) for each in factors) or (bias is not None and bias.dtype.kind not in "iu"):
+        raise CannotBindError("whole numbers times fractions")
+    value = int(alpha) * np.matmul(wide(left), wide(right))
+    return Expected(value if bias is None else value + int(beta) * wide(bias), exact=True)
 
 
 class LargeProduct(ProbedOutput):
@@ -257,7 +282,8 @@ def _attention_sizes(
     parts = shares.astype(np.float32)
     spread = np.sqrt(np.matmul(parts * parts, v * v)).astype(np.float64)
     size = spread + np.matmul(parts, np.abs(v)) * shift / math.sqrt(terms) * 2
-    return Expected(result, size, terms, narrow=spread, cast=True)
+    odd = ~np.isfinite(result)  # kernels leave out what is masked, where 0 times infinity is NaN
+    return Expected(result, size, terms, narrow=spread, cast=True, ignored=odd if np.any(odd) else None)
 
 
 # -- MindSpore's graphs ------------------------------------------------------------------------------------

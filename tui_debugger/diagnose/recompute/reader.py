@@ -16,6 +16,7 @@ from tui_debugger.diagnose.recompute.judge import (
 )
 from tui_debugger.diagnose.recompute.table import (
     ATEN,
+    COMPLEX,
     CannotBindError,
     MissingArgument,
     Operator,
@@ -41,13 +42,14 @@ class RecordedNode:
         depth: int = 0,
         *,
         own: bool = False,
+        complex_too: bool = False,
     ) -> None:
         """Reads the node ``at`` (rank, step, row, round); ``instead``: see ``check_operator``.
 
         ``depth`` counts the moves between this node and the checked node; with ``own``, inputs were recorded before the
-        node ran.
+        node ran; with ``complex_too``, complex numbers are read.
         """
-        self.depth, self._own = depth, own
+        self.depth, self._own, self._complex_too = depth, own, complex_too
         self.run = run
         self.rank, self.step, self.row, self.round = at
         self.rows = run.tensor_rows(*at)
@@ -85,13 +87,14 @@ class RecordedNode:
             return None
         if call.doubt:
             raise CannotBindError(call.doubt)
-        reader = RecordedNode(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
+        at = (self.rank, self.step, producer, self.round)
+        reader = RecordedNode(self.run, at, depth=self.depth + 1, complex_too=self._complex_too)
         result = called(operator, *bound(operator, call, reader))
         found = result[made] if isinstance(result, tuple) and made < len(result) else result
         return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
 
     def _taken(self, found: Array) -> Array:
-        self.nbytes += found.nbytes
+        self._count(found)
         unit = unit_of(found.dtype)
         if unit is not None and found.ndim:
             self.widest = min(self.widest, unit)
@@ -100,8 +103,13 @@ class RecordedNode:
     def output(self, slot: int, row: TensorRow) -> Array:
         given = self._instead.get(("out", slot))
         found = self.run.read(row.key) if given is None else given
-        self.nbytes += found.nbytes
+        self._count(found)
         return found
+
+    def _count(self, found: Array) -> None:
+        self.nbytes += found.nbytes
+        if found.dtype.kind == "c" and not self._complex_too:
+            raise CannotBindError(COMPLEX)
 
     def _before(self, slot: int) -> TensorKey:
         """The key of an overwritten parameter's earlier value; its own input was recorded after the write."""
@@ -165,9 +173,18 @@ _DEEPEST: Final = 8
 ONLY_STATISTICS: Final = "only statistics"
 NO_OUTPUT: Final = "output was not dumped"
 """Reasons why something was not checked."""
+OF_ANOTHER_RUN: Final = "what was recorded may be of another run in the step"
+"""Reason why a node that ran several times in a step is not accused."""
+GRADIENTS_SCOPE: Final = "Gradients/"
+"""The prefix of the names of nodes of the backward pass."""
 EARLIER: Final = "the earlier value of "
 """The prefix of the reason that an earlier value of a parameter is missing."""
-_TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
+_TYPES_DO_NOT_MATTER: Final = frozenset(
+    {
+        *("cast", "copy", "sum", "mean", "prod", "cumsum", "fill", "softmax", "log softmax", "norm"),
+        *("gradient of softmax", "gradient of log softmax"),
+    }
+)
 """Kinds whose unrecorded arguments can only be the output's type, which the output shows."""
 
 

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
-from tui_debugger.diagnose.recompute.judge import Expected, OutputJudge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.judge import LARGEST_INSIDE, Expected, OutputJudge, doubles, is_float, wide
 from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
@@ -34,13 +35,13 @@ def _count(array: Array, axes: tuple[int, ...]) -> int:
 
 def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
     terms = _count(x, axes)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fc":
         return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
     value = np.asarray(np.sum(x, axis=axes, keepdims=keep))
 
     def whole() -> Expected:
         with np.errstate(all="ignore"):
-            size = np.sqrt(np.sum(x * x, axis=axes, keepdims=keep))
+            size = np.sqrt(np.sum(x * x if x.dtype.kind == "f" else np.abs(x) ** 2, axis=axes, keepdims=keep))
         return Expected(value, np.nan_to_num(size, posinf=0.0), terms)
 
     return Expected(value, whole=whole)
@@ -49,9 +50,12 @@ def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
 @call("sum", "sum", split="sums", single=True)
 def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     x = wide(input)
-    if dtype is not None and x.dtype.kind != "f":
-        raise CannotBindError("a sum in another type")
-    return total(x, axes_of(dim, x.ndim), keepdim)
+    return _of_type(total(x, axes_of(dim, x.ndim), keepdim), dtype)
+
+
+def _of_type(found: Expected, dtype: Any) -> Expected:
+    """Returns what is made of elements that may be rounded to another type first, which the output shows."""
+    return found if dtype is None or found.exact else replace(found.complete(), cast=True)
 
 
 @graph("sum", "ReduceSum", split="sums", single=True)
@@ -64,7 +68,6 @@ def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode:
 @call("mean", "mean", split="sums", single=True)
 @graph("mean", "ReduceMean", split="sums", single=True)
 def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
-    del dtype
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     found, count = total(x, axes, keepdim), _count(x, axes)
@@ -73,14 +76,18 @@ def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         every = found.complete()
         return Expected(every.value / count, every.size / count, count)
 
-    return Expected(found.value / count, whole=whole)
+    return _of_type(Expected(found.value / count, whole=whole), dtype)
 
 
 @call("prod", "prod")
 @graph("prod", "ReduceProd")
-def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
-    x = doubles(input)
+def prod(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
+    x = wide(input)
     axes = axes_of(dim, x.ndim)
+    if x.dtype.kind != "f":
+        if dtype is not None:
+            raise CannotBindError("a product in another type")
+        return Expected(np.prod(x, axis=axes, keepdims=keepdim, dtype=np.int64), exact=True)
     value = np.asarray(np.prod(x, axis=axes, keepdims=keepdim))
     count = _count(x, axes)
     return Expected(value, np.abs(value) * math.sqrt(count), count, narrow=np.abs(value) * math.sqrt(count) / 2)
@@ -88,11 +95,11 @@ def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
 
 @call("cumsum", "cumsum")
 @graph("cumsum", "CumSum")
-def cumsum(input: Array, dim: int) -> Expected:
+def cumsum(input: Array, dim: int, *, dtype: Any = None) -> Expected:
     x = wide(input)
     if x.dtype.kind != "f":
-        return Expected(np.cumsum(x, axis=dim), exact=True)
-    return Expected(np.cumsum(x, axis=dim), np.sqrt(np.cumsum(x * x, axis=dim)), x.shape[dim])
+        return Expected(np.cumsum(x, axis=dim, dtype=np.int64), exact=True)
+    return _of_type(Expected(np.cumsum(x, axis=dim), np.sqrt(np.cumsum(x * x, axis=dim)), x.shape[dim]), dtype)
 
 
 def _extreme_of(functions: tuple[Any, Any], input: Array, dim: Any, keepdim: bool, other: Any) -> Any:
@@ -220,18 +227,24 @@ def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
 def norm(
     input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, *, ord: Any = None, dtype: Any = None
 ) -> Expected:
-    del dtype
     order = ord if ord is not None else p
     order = 2 if order in ("fro", None) else order
     x = np.abs(doubles(input))
     axes = axes_of(dim, x.ndim)
-    if order == math.inf:
-        return Expected(np.asarray(np.max(x, axis=axes, keepdims=keepdim)))
-    if order not in (1, 2):
+    if order in (math.inf, -math.inf):
+        furthest = np.max if order > 0 else np.min
+        return _of_type(Expected(np.asarray(furthest(x, axis=axes, keepdims=keepdim))), dtype)
+    if order == 0:
+        return _of_type(Expected(np.asarray(np.sum(x != 0, axis=axes, keepdims=keepdim).astype(np.float64))), dtype)
+    if not isinstance(order, (int, float)) or order < 0:
         raise CannotBindError(f"norm not known: {order}")
     value = np.asarray(np.sum(x**order, axis=axes, keepdims=keepdim)) ** (1 / order)
-    peak = float(np.max(x, initial=0.0, where=np.isfinite(x))) ** order * _count(x, axes)
-    return Expected(value, np.nan_to_num(value, posinf=0.0), _count(x, axes), peak=peak)
+    some = x[np.isfinite(x) & (x > 0)]
+    peak = float(np.max(some, initial=0.0)) ** order * _count(x, axes)
+    # Powers are approximated: of each term, and of their sum.
+    lost = 1.0 if order in (1, 2) else 3 + 1 / order + float(np.max(np.abs(np.log(some)), initial=0.0)) * 2
+    size = np.nan_to_num(value, posinf=0.0) * lost
+    return _of_type(Expected(value, size, _count(x, axes), peak=peak), dtype)
 
 
 # -- softmax -----------------------------------------------------------------------------------------------
@@ -350,7 +363,9 @@ def normalised(
             size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
             peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
             rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
-        return Expected(value, np.nan_to_num(size, posinf=0.0), terms, narrow=rounded, peak=peak)
+            ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
+        size = np.nan_to_num(size, posinf=0.0)
+        return Expected(value, size, terms, narrow=rounded, peak=peak, ignored=ignored)
 
     return Expected(value, whole=sized), centre, inverse
 

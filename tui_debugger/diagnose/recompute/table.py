@@ -38,6 +38,19 @@ IGNORED: Final = frozenset(
 """Arguments that do not affect the values."""
 
 
+COMPLEX_TOO: Final = frozenset(
+    {
+        *("reshape", "transpose", "expand", "repeat", "flip", "roll", "triangle", "concatenate", "stack", "split"),
+        *("index", "gather", "embedding", "copy", "conj", "cast", "fill", "where", "masked fill"),
+        *("add", "sub", "mul", "neg", "abs", "sum", "mean", "matmul", "linear", "addmm", "norm"),
+        *("comparison", "logic"),
+    }
+)
+"""Kinds of operators whose rule holds for complex numbers as well."""
+COMPLEX: Final = "complex values"
+"""The reason why an operator of any other kind is not checked."""
+
+
 ALL_REDUCE: Final = "all reduce"
 """The kind of an all-reduce, which needs the inputs of all ranks and so has no function in the tables."""
 UPDATE_OF_OPTIMIZER: Final = "optimizer"
@@ -119,6 +132,7 @@ class Operator:
         """Returns positional and keyword arguments for the function; CannotBindError where the call does not fit."""
         signature = inspect.signature(self.function)
         known = signature.parameters
+        several = next((name for name, each in known.items() if each.kind is each.VAR_POSITIONAL), "")
         named: dict[str, Any] = {}
         for key, value in {**keywords, **parameters}.items():
             name = key if key in known else ALIASES.get(key, key)
@@ -128,10 +142,15 @@ class Operator:
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
             positional = positional[:-1]  # ``inplace`` comes last
+        sizes = named.pop(several, None)  # sizes or dimensions, as a list by name
         try:
             bound = signature.bind(*positional, **named)
         except TypeError as error:
             raise CannotBindError(f"arguments do not fit: {error}") from error
+        if sizes is not None:
+            if several in bound.arguments:
+                raise CannotBindError(f"arguments do not fit: several values for {several}")
+            bound.arguments[several] = (sizes,)
         for key, value in attributes.items():
             name = key if key in known else ALIASES.get(key, key)
             if name in known and name not in bound.arguments:

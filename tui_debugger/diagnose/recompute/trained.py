@@ -25,7 +25,7 @@ from tui_debugger.diagnose.recompute.judge import unit_of
 from tui_debugger.diagnose.recompute.outcomes import SURELY_MEANT, NotChecked, OperatorCheck, fits_mostly, judged, why
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.products import product_of
-from tui_debugger.diagnose.recompute.reader import RecordedNode
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode
 from tui_debugger.diagnose.recompute.table import (
     GRADIENTS,
     LINEAR_GRADIENT,
@@ -144,6 +144,8 @@ def came_back(
         if checks[0].wrong:
             doubt = call.doubt or ran.doubt
             whole = expected.exact() if isinstance(expected, ProbedOutput) else expected
+            if ran.several or call.several:
+                raise CannotBindError(doubt or OF_ANOTHER_RUN)
             if doubt or not fits_mostly(whole, out, SURELY_MEANT):
                 raise CannotBindError(doubt or "most of it does not fit: something else may have come to it")
         return OperatorCheck(kind, checks, own.nbytes + module.nbytes)
@@ -180,14 +182,12 @@ def _narrowed(made: Array, came: Array) -> Array:
     return narrow if np.array_equal(narrow.astype(made.dtype), made, equal_nan=True) else made
 
 
-_GRADIENTS: Final = "Gradients/"
-"""The prefix of the names of backward nodes."""
-
-
 def forward_of(run: DiagnosedRun, rank: int, row: int) -> int:
     nodes = run.nodes(rank)
     name = nodes.names[row]
-    return nodes.find(name.removeprefix(_GRADIENTS), nodes.graph_of(row).name) if name.startswith(_GRADIENTS) else -1
+    if not name.startswith(GRADIENTS_SCOPE):
+        return -1
+    return nodes.find(name.removeprefix(GRADIENTS_SCOPE), nodes.graph_of(row).name)
 
 
 def linear_gradient(reader: RecordedNode, forward: int) -> OperatorCheck | NotChecked:

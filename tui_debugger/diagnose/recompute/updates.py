@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute.judge import Expected, doubles
+from tui_debugger.diagnose.recompute.judge import Expected, doubles, wide
 from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, graph
 
 
@@ -266,7 +266,7 @@ def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:
     """What each rank has after an all-reduce; an empty ``reduction`` means that it was not recorded."""
     if len({each.shape for each in inputs}) != 1:
         raise CannotBindError("inputs of several shapes")
-    wides: list[Float64] = [doubles(each) for each in inputs]
+    wides = [wide(each) for each in inputs]
     whole = np.sum(wides, axis=0)
     size = np.sqrt(np.sum([each * each for each in wides], axis=0))
     # Values on their way between ranks have the type of the tensor: each partial sum is rounded to it.

@@ -20,6 +20,7 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
+from tui_debugger.diagnose.runs.arguments import other_arguments
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import GRADIENTS, NodeMatch
 from tui_debugger.diagnose.runs.other_ranks import OtherRanks
@@ -45,7 +46,6 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
-from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
 SUSPICIOUS: Final = 1.7
@@ -143,7 +143,7 @@ class StepJudge(ParameterCauses):
             else each
             for each in judged
         ]
-        failed, bare = self._failed(entries, agreed, covered)
+        failed, bare = self._failed(entries, agreed, covered, self.bridged(judged))
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
         failed += tuple((each.made, each.doubt) for each in self.converted if each.doubt)
@@ -187,20 +187,21 @@ class StepJudge(ParameterCauses):
             self.before.before = None
 
     def _failed(
-        self, entries: Sequence[NodePair], agreed: set[int], covered: set[int]
+        self, entries: Sequence[NodePair], agreed: set[int], covered: set[int], bridged: set[int]
     ) -> tuple[tuple[tuple[str, str], ...], int]:
         """Returns what could not be compared, with reasons, and how many tensors needed no comparison."""
         found: dict[str, str] = {}
         behind: list[str] = []
         bare: set[PairKey] = set()
         good = agreed | covered
+        shown = {(row, self.matching.to_b[row]) for row in bridged}
         for entry in entries:
             if self._other_shape_is_found(entry):
                 continue
-            name = self.flows[0].nodes.names[entry.match.a]
-            if entry.missing:
+            name, view = self.flows[0].nodes.names[entry.match.a], entry.match.a in bridged
+            if entry.missing and not view:
                 found[name] = "an output was dumped in one run only"
-            elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
+            elif not (entry.outputs or view) and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
             pairs: list[tuple[str, Located | None, Located | None, Feed | None]]
             pairs = [(f"{name}:{slot}", one, other, None) for slot, one, other in entry.outputs]
@@ -209,8 +210,10 @@ class StepJudge(ParameterCauses):
                 distance = self.distance(one, other)
                 if one is None or other is None or distance is None or distance.compared:
                     continue
-                if entry.match.a in (covered if feed is None else good) and (
-                    feed is None or self.feed_fits(feed, agreed, good)
+                is_bridged = view if feed is None else feed.holders in shown
+                if is_bridged or (
+                    entry.match.a in (covered if feed is None else good)
+                    and (feed is None or self.feed_fits(feed, agreed, good))
                 ):
                     bare.add(((one.step, one.index), (other.step, other.index)))
                 else:
@@ -271,7 +274,7 @@ class StepJudge(ParameterCauses):
         judgement = self._judgement(entry, given, times, worst)
         wrong = -1
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
-            judgement, wrong = self._recomputed(entry, judgement, slot, worst)
+            judgement, wrong = self._recomputed(entry, judgement, slot, worst, given)
         if judgement is NodeJudgement.UNPROVEN and self._diverges(entry, worst, times):
             judgement = NodeJudgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
@@ -336,12 +339,13 @@ class StepJudge(ParameterCauses):
         return NodeJudgement.UNPROVEN if given.unknown else NodeJudgement.INTRODUCED
 
     def _recomputed(
-        self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance
+        self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance, given: _NodeInputs
     ) -> tuple[NodeJudgement, int]:
         """Recomputes both sides from their own inputs; returns the judgement and the wrong side (-1: unknown).
 
         Where one side alone is wrong, the difference begins here, whatever its inputs. Where both are right, it does
-        not, unless the calls differ in arguments or random numbers.
+        not, unless the calls differ in arguments or random numbers. Equal inputs pass no difference on: what both make
+        of them differs by rounding, unless a weight may have been changed since it was recorded.
         """
         if judgement is NodeJudgement.INSIDE or not self._is_operator(entry):
             return judgement, -1
@@ -364,9 +368,11 @@ class StepJudge(ParameterCauses):
         update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
         if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
             return judgement, -1
-        if judgement in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} and math.isfinite(worst.relative):
+        if judgement not in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} or not math.isfinite(worst.relative):
+            return judgement, -1
+        if given.dx or given.unknown:
             return NodeJudgement.INHERITED, -1
-        return judgement, -1
+        return (judgement if self.left_before(entry) else NodeJudgement.ROUNDING), -1
 
     def _after_exchange(self, row: int) -> NodeJudgement:
         """Judges a collective operation whose output differs more than its input on this rank."""
@@ -613,7 +619,10 @@ class StepJudge(ParameterCauses):
         region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
         side, row = next((each for each in region if self.turned_bad(*each)), region[-1])
         name = self.flows[side].nodes.names[row]
-        names = ", ".join(self.flows[each].nodes.names[number] for each, number in region)
+        own, others = (
+            ", ".join(self.flows[each].nodes.names[number] for each, number in region if each == of)
+            for of in (side, 1 - side)
+        )
         key = self.output_key(side, row)
         return replace(
             base,
@@ -623,7 +632,9 @@ class StepJudge(ParameterCauses):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only {'AB'[side]} has {names}{self.read_by(side, row)}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {own}{self.read_by(side, row)}"
+            + (f", and only {'BA'[side]} has {others}" if others else "")
+            + "; what comes out of it differs",
         )
 
     # -- parameters --------------------------------------------------------------------------------
@@ -745,31 +756,12 @@ class StepJudge(ParameterCauses):
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: NodePair) -> str:
-        """Returns which plain numbers among the arguments of a call differ, in words; empty where none is known to."""
         rows = entry.match.a, entry.match.b
         calls = [
             files.run.arguments(files.rank, step, row, round=of)
             for files, step, row, of in zip(self.files, self.steps, rows, entry.rounds, strict=True)
         ]
-        if calls[0] is None or calls[1] is None:
-            return ""
-        named: list[tuple[str, Argument, Argument]] = []
-        if len(calls[0].positional) == len(calls[1].positional):
-            both = zip(calls[0].positional, calls[1].positional, strict=True)
-            named += [(f"argument {number}", one, other) for number, (one, other) in enumerate(both)]
-        for one, other in ((calls[0].keywords, calls[1].keywords), (calls[0].attributes, calls[1].attributes)):
-            if one is not None and other is not None:
-                named += [(name, one[name], other[name]) for name in one if name in other]
-        return ", ".join(
-            f"{name} is {one!r} in A and {other!r} in B"
-            for name, one, other in named
-            if one != other and all(_is_plain(each) for each in (one, other))
-        )
-
-
-def _is_plain(argument: Argument) -> bool:
-    """Versions spell texts and lists differently, so only numbers are compared."""
-    return isinstance(argument, int | float)
+        return other_arguments(*calls)
 
 
 def _digest(array: Array) -> bytes:

@@ -190,6 +190,21 @@ class NodesOfRun:
         scopes = _COUNTER.sub("", name.removeprefix(GRADIENTS)).split("/")
         return tuple(_EXPANDED.sub("", _GRADIENT_SCOPE.sub("Grad_", scope)) for scope in scopes)
 
+    def called(self, row: int) -> Hashable:
+        """The name without call counters, with the direction."""
+        return self.kind(row), _CALL.sub("", self.name(row))
+
+    def calls_around(self, row: int) -> Counter[Hashable]:
+        """Counts the calls in the scope of an operator, by name."""
+        return self._calls[self.name(row).rpartition("/")[0]]
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Counter[Hashable]]:
+        found: dict[str, Counter[Hashable]] = defaultdict(Counter)
+        for row in self.rows:
+            found[self.name(row).rpartition("/")[0]][self.called(row)] += 1
+        return found
+
     def kind(self, row: int) -> tuple[bool, bool]:
         return self.is_parameter(row), self.backward(row)
 
@@ -275,6 +290,20 @@ class _Matcher:
         producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
         return bool(producers & self.b.producers(b))
 
+    def _may_be_other_calls(self, a: int, b: int) -> bool:
+        """Tells whether two operators of one name do not fit, in a scope in which the runs call other operators.
+
+        Then the counter in a name (``Transpose#2``) does not tell which calls are the same. Two operators do not fit
+        where their shapes differ; or, where the runs call them different numbers of times, where paired nodes feed only
+        one of the two.
+        """
+        calls = [side.calls_around(row) for side, row in ((self.a, a), (self.b, b))]
+        if calls[0] == calls[1] or self._agree(a, b):
+            return False
+        fed = {bool(self.a.producers(a) & self.to_b.keys()), bool(self.b.producers(b) & self.to_a.keys())}
+        several = calls[0][self.a.called(a)] != calls[1][self.b.called(b)]
+        return (several and len(fed) > 1) or not self._same_shapes(a, b)
+
     def _same_shapes(self, a: int, b: int) -> bool:
         one, other = self.a.shapes(a), self.b.shapes(b)
         if one is None or other is None or one == other:
@@ -302,6 +331,8 @@ class _Matcher:
             if len(rows) != len(others) or any(self._contradict(*pair) for pair in pairs):
                 continue
             if len(rows) > 1 and not all(self._same_shapes(*pair) for pair in pairs):
+                continue
+            if not parameters and any(self._may_be_other_calls(*pair) for pair in pairs):
                 continue
             for a, b in pairs:
                 self._add(NodeMatch(a, b, rule))

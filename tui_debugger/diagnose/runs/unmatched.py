@@ -12,7 +12,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, OneSided
 from tui_debugger.diagnose.runs.step import Asked, Feed
-from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
+from tui_debugger.diagnose.runs.unrecorded import KEEPS_VALUES, UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.text.numbers import and_more
@@ -43,7 +43,9 @@ class UnmatchedNodes(UnrecordedTensors):
     def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
         passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
         alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
-        agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
+        pairs = {(each.match.a, each.match.b) for each in judged if each.judgement in alike}
+        pairs |= {(row, self.matching.to_b[row]) for row in self.bridged(judged)}
+        agreed = [{pair[side] for pair in pairs} for side in (0, 1)]
         found = []
         for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
             nodes = self.flows[side].nodes
@@ -79,10 +81,12 @@ class UnmatchedNodes(UnrecordedTensors):
         if readers and readers <= agreed:
             how = "passes on what differs before it" if readers & passing else "agrees"
             return f"what reads its outputs {how}"
+        if not real_consumers(self.flows[side].nodes, row) and self.kind_of(side, row) in KEEPS_VALUES:
+            return "it only rearranges its input, and nothing reads it"
         return "its output is its input" if self._is_identity(side, row) else ""
 
     def _readers(self, side: int, row: int) -> set[int]:
-        """The paired nodes that read a node's outputs, maybe through one-sided nodes."""
+        """The paired nodes that read a node's outputs, maybe through one-sided nodes and views that nobody dumped."""
         partner = self.matching.to_b if side == 0 else self.matching.to_a
         found: set[int] = set()
         waiting, seen = [row], {row}
@@ -91,9 +95,9 @@ class UnmatchedNodes(UnrecordedTensors):
                 if reader in seen:
                     continue
                 seen.add(reader)
-                if reader in partner:
+                if reader in partner and (self._dumped(side, reader) or self._dumped(1 - side, partner[reader])):
                     found.add(reader)
-                elif self._dumped(side, reader):
+                elif reader in partner or self._dumped(side, reader):
                     waiting.append(reader)
         return found
 

@@ -21,8 +21,9 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
 _AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
-_KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
+KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
 """Kinds of operators that only rearrange their input, or do not depend on one."""
+_COPIES: Final = frozenset({"cast", "copy"})
 _SAYS_NOTHING: Final = frozenset({"unchanged"})
 """Arguments of gradient nodes that do not tell what they compute."""
 _ASKED: Final = 200
@@ -86,8 +87,12 @@ class UnrecordedTensors(StepTensors):
         if not self._called_alike(entry.match.a):
             return False
         types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)]
-        operator = find_operator(types[0], is_module=False, is_graph=False, is_aten=True)
-        return types[0] == types[1] and operator is not None and operator.kind in _KEEPS_VALUES
+        return types[0] == types[1] and self.kind_of(0, entry.match.a) in KEEPS_VALUES
+
+    def kind_of(self, side: int, row: int) -> str:
+        """The kind of an operator of PyTorch, as the rules that recompute it call it; empty where there is none."""
+        operator = find_operator(self.flows[side].nodes.op_type(row), is_module=False, is_graph=False, is_aten=True)
+        return operator.kind if operator is not None else ""
 
     def _called_alike(self, row: int) -> bool:
         """Tells whether an operator was recorded with the same arguments in both runs."""
@@ -185,6 +190,42 @@ class UnrecordedTensors(StepTensors):
         while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
             bare -= wrong
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
+
+    def bridged(self, judged: Sequence[JudgedNode]) -> set[int]:
+        """Returns the rows of views that some run did not record, and that show in both runs what was compared."""
+        compared = {each.match.a for each in judged if each.worst is not None}
+        found: set[int] = set()
+        for row, entries in self.entries_of.items():
+            if not all(self._lacks_values(entry) and self.keeps_values(entry) for entry in entries):
+                continue
+            if len(self._rounds(0, row)) != len(self._rounds(1, self.matching.to_b[row])):
+                continue
+            shown = self._shown(0, row), self._shown(1, self.matching.to_b[row])
+            same = self.matching.to_b.get(shown[0], -2) == shown[1] and shown[0] in compared | found
+            if same or self.kind_of(0, row) == "fill":
+                found.add(row)
+        return found
+
+    def _lacks_values(self, entry: NodePair) -> bool:
+        """Tells whether nothing of the outputs can be compared as some run did not record them."""
+        if self.sides[0].is_parameter(entry.match.a) or not (entry.missing or entry.outputs):
+            return False
+        for _, *at in entry.outputs:
+            found = self.distance(at[0], at[1])
+            if found is None or found.compared or len(set(found.shapes)) > 1:
+                return False
+            if not any(one.index < 0 or self._nothing_of(side, one) for side, one in enumerate(at)):
+                return False
+        return True
+
+    def _shown(self, side: int, row: int) -> int:
+        """The paired node that feeds a view, through casts and copies that only one run has; -1 without one."""
+        partner = self.matching.to_a if side else self.matching.to_b
+        while len(producers := self.sides[side].producers(row)) == 1:
+            (row,) = producers
+            if row in partner or self.kind_of(side, row) not in _COPIES:
+                return row if row in partner else -1
+        return -1
 
     def _has_bare(self, entry: NodePair) -> bool:
         """Tells whether all outputs of a node that do not agree are unrecorded."""

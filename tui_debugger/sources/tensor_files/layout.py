@@ -26,12 +26,12 @@ from tui_debugger.sources.directories import directories_in, is_directory, names
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.rank_names import (
-    SHARE,
     Places,
     RankName,
     confirmed,
     number_places,
     read_rank,
+    read_share,
     sized_places,
 )
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
@@ -282,10 +282,10 @@ class _EntryLister:
 
     def _note_share(self, path: str, place: _EntryFacts, step: int | None) -> None:
         folder, name = os.path.split(path)
-        if (match := SHARE.search(name)) is not None:
-            start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
+        if (match := read_share(name)) is not None:
+            start, end = f"{folder}/{name[: match.start('rank')]}", name[match.end("rank") :]
             own = step if place.epoch is None else None  # the steps of epochs may get other numbers
-            self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
+            self._shares.setdefault((start, end, int(match["count"]), own), set()).add(int(match["rank"]))
 
     def _find_missing(self) -> None:
         """Reports the files of ranks that are missing."""

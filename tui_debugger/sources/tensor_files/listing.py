@@ -31,6 +31,7 @@ from tui_debugger.sources.graphless import (
     FileState,
     state_of_files,
 )
+from tui_debugger.sources.rank_names import read_share
 from tui_debugger.sources.registry import Shows
 from tui_debugger.sources.tensor_files.contents import (
     FileTensor,
@@ -510,8 +511,8 @@ class StepLister:
     def _find_missing(self, folder: str, names: set[str]) -> None:
         """Reports missing and surplus files of models in several files, by their names."""
         groups: dict[tuple[str, str, str, str], set[str]] = {}
-        for name in names:
-            if (says := _ONE_OF.fullmatch(name)) is not None and not is_shard(name):
+        for name in names:  # a file of each rank is no file of several: see ``layout``
+            if (says := _ONE_OF.fullmatch(name)) is not None and not is_shard(name) and not read_share(name):
                 groups.setdefault((says[1], says[3], says[4], says[5]), set()).add(says[2])
         for (start, of, count, suffix), there in groups.items():
             first = min(map(int, there), default=0) > 0
