@@ -505,3 +505,14 @@ ProgressFn = Callable[[Progress], None]
 
 def no_progress(_: Progress) -> None:
     """The default receiver: ignores the snapshot."""
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Returns the words of a table that is written as text."""
+    return tuple(text.split())
+
+
+def word_pairs(text: str) -> dict[str, str]:
+    """Returns the second word of each pair by the first."""
+    both = words(text)
+    return dict(zip(both[::2], both[1::2], strict=True))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.graph.categories import UPDATES, group_start, is_learning_rate, settings_of, update_of
+from tui_debugger.graph.categories import UPDATES, group_start, is_learning_rate, update_of
 
 
 @pytest.mark.parametrize("name", sorted(UPDATES))
 def test_no_setting_is_the_slot_of_something_else(name: str) -> None:
-    update, settings = UPDATES[name], settings_of(name)
+    update = UPDATES[name]
     taken = {update.weight, update.gradient, *update.states}
-    slots = [slot for slot in (settings.rate, settings.momentum, settings.decay) if slot is not None]
+    slots = [slot for slot in (update.rate, update.momentum, update.decay) if slot is not None]
     assert not taken & set(slots)
     assert len(set(slots)) == len(slots)
     if update.stride:
@@ -23,12 +23,14 @@ def test_no_setting_is_the_slot_of_something_else(name: str) -> None:
     [("ApplyMomentum", 2), ("Momentum", 2), ("SGD", 2), ("Adam", 5), ("ApplyAdamD", 5), ("AdamWeightDecay", 3)],
 )
 def test_the_learning_rate_is_found_whichever_way_a_type_is_spelled(op_type: str, rate: int) -> None:
-    assert settings_of(op_type).rate == rate
+    update = update_of(op_type)
+    assert update is not None
+    assert update.rate == rate
 
 
 def test_an_operator_that_updates_nothing_has_no_settings() -> None:
-    assert settings_of("MatMul") == settings_of("WeightUpdate")
-    assert settings_of("MatMul").rate is None
+    assert update_of("MatMul") is None
+    assert UPDATES["weightupdate"].rate is None
 
 
 def test_of_many_parameters_the_group_is_found() -> None:

@@ -72,7 +72,6 @@ def test_a_filter_keeps_matching_nodes_and_the_scopes_above() -> None:
     rows = np.array([True, False, False])
     everything = np.ones(len(tree), np.bool_)
     assert outline(tree, tree.visible(everything, tree.keep_mask(rows))) == ["a/", "  b/", "    x"]
-    assert tree.any_below(rows).tolist() == tree.keep_mask(rows).tolist()
 
 
 def test_marks_spread_to_scopes() -> None:

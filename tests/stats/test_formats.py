@@ -15,7 +15,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import npy
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.npy import TensorFile, ValueLayout, open_array, read_meta
+from tui_debugger.stats.npy import TensorFile, ValueLayout, ValueReader, open_array, read_meta
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.scan import SPAN, spans_of
 
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 LENGTH = 4
 
 
-class Halves:
+class Halves(ValueReader):
     """A format of its own: float32 values, each stored as half of what it is."""
 
     def __init__(self, descriptor: int, status: os.stat_result, spec: ReadSpec) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.stats.kernels import needs_kernel
 from tests.stats.test_kernel import NAMES, any_bits
 from tui_debugger.stats import kernel
-from tui_debugger.stats.compare import CompareOptions, CompareTask, PartialDifferences
+from tui_debugger.stats.compare import CompareOptions, PartialDifferences, compared_span
 from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs, common_type, outside_mask
 from tui_debugger.stats.kernel.elements import INF, NAN, UPPER, BitCounts, Cells, count_edges, find_bad, keys_of
 from tui_debugger.stats.kernel.pairs import PairSums, change, count_outside
@@ -42,7 +42,7 @@ def by_both(here: Array, there: Array, tolerance: Boundary = EXACT) -> tuple[Par
     options = CompareOptions(tolerance, 20, common_type(here.dtype, there.dtype))
     by_numpy = PartialDifferences(options)
     by_numpy.add(0, here, there)
-    by_kernel = CompareTask(options).do(Pairs(here, there), (0, len(here)), lambda _: None)
+    by_kernel = compared_span(options, Pairs(here, there), (0, len(here)), lambda _: None)
     return by_kernel, by_numpy
 
 

@@ -22,7 +22,7 @@ from tests.stats.test_ascend_file import tensors
 from tests.thorough import examples
 from tui_debugger.stats import kernel
 from tui_debugger.stats.device_order import SharedBytes, device_order
-from tui_debugger.stats.kernel import build, elements
+from tui_debugger.stats.kernel import build
 from tui_debugger.stats.kernel.elements import copy_elements
 
 pytestmark = needs_kernel
@@ -39,7 +39,7 @@ def level(request: pytest.FixtureRequest) -> Iterator[int]:
     if number > library.level:
         pytest.skip("this processor has no such level")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elements, "function", kernel.Library(library._loaded, number).function)
+        patch.setattr(kernel, "function", kernel.Library(library._loaded, number).function)
         yield number
 
 
@@ -196,7 +196,7 @@ def copied(
     source, target = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
     layout = np.array([lengths, steps, target_steps], np.int64).reshape(3, -1)
     at, row = kernel.address(layout), layout.strides[0]
-    call = elements.function("copy", "pqqiipippp")
+    call = kernel.function("copy", "pqqiipippp")
     pointers = kernel.address(source), kernel.address(target)
     return int(call(pointers[0], count, offset, bits, 0, pointers[1], len(lengths), at, at + row, at + 2 * row))
 

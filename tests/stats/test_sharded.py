@@ -20,7 +20,8 @@ from tests.stats.requests import look
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import sharded
-from tui_debugger.stats.npy import TensorFile, boxes, open_array, read_meta
+from tui_debugger.stats.blocks import boxes
+from tui_debugger.stats.npy import TensorFile, open_array, read_meta
 from tui_debugger.stats.sharded import read_index, read_shards
 
 Array = npt.NDArray[Any]

@@ -174,33 +174,25 @@ def test_spans_of_any_size_merge_into_what_one_pass_finds(pair: tuple[Array, Arr
         assert repr(getattr(cut, name)) == repr(getattr(whole, name))
 
 
-class Sum:
-    """The task of adding up."""
-
-    cost = 1
-
-    def prepare(self, given: tuple[Array, ...]) -> Array:
-        return given[0]
-
-    def do(self, prepared: Array, span: tuple[int, int], checkpoint: Callable[[int], None]) -> int:
-        checkpoint(0)
-        return int(prepared[slice(*span)].sum())
+def total(prepared: Array, span: tuple[int, int], checkpoint: Callable[[int], None]) -> int:
+    checkpoint(0)
+    return int(prepared[slice(*span)].sum())
 
 
 def shared(tmp_path: Path, crew: MeasureWorkers) -> SharedArrays:
     return SharedArrays((open_array(saved(tmp_path, "values.npy", np.arange(100))),), 100, crew)
 
 
-class Waiting(Sum):
+class Waiting:
     """Does nothing before it may."""
 
     def __init__(self) -> None:
         self.may, self.begun = threading.Event(), list[tuple[int, int]]()
 
-    def do(self, prepared: Array, span: tuple[int, int], checkpoint: Callable[[int], None]) -> int:
+    def __call__(self, prepared: Array, span: tuple[int, int], checkpoint: Callable[[int], None]) -> int:
         self.begun.append(span)
         assert self.may.wait(60)
-        return super().do(prepared, span, checkpoint)
+        return total(prepared, span, checkpoint)
 
 
 def test_progress_can_stop_while_others_work(
@@ -216,7 +208,7 @@ def test_progress_can_stop_while_others_work(
 
     task = Waiting()
     with pytest.raises(CancelledError):
-        list(span_results(shared(tmp_path, threads(2)), lambda: task, "adding", stop))
+        list(span_results(shared(tmp_path, threads(2)), task, "adding", stop, cost=1))
     assert told[0] == Progress(0, 100, "adding")
     task.may.set()
     assert len(task.begun) <= 2  # what was handed over besides is not begun any more
@@ -226,7 +218,7 @@ def test_closing_the_workers_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(spans, "SPAN", 10)
     crew = MeasureWorkers(2)
     with pytest.raises(CancelledError):
-        list(span_results(shared(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
+        list(span_results(shared(tmp_path, crew), total, "adding", lambda _: crew.close(), cost=1))
 
 
 def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
@@ -235,7 +227,7 @@ def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
     monkeypatch.setattr(spans, "SPAN", 10)
     values = shared(tmp_path, threads(2))
     (tmp_path / "values.npy").unlink()
-    assert sum(span_results(values, Sum, "adding")) == sum(range(100))
+    assert sum(span_results(values, total, "adding", cost=1)) == sum(range(100))
 
 
 def test_what_workers_elsewhere_cannot_have_is_done_right_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,4 +235,4 @@ def test_what_workers_elsewhere_cannot_have_is_done_right_here(monkeypatch: pyte
     with ThreadPoolExecutor(2) as executor:
         executor.submit = None  # type: ignore[method-assign, assignment]  # nobody calls it
         values = SharedArrays((np.arange(100),), 100, MeasureWorkers(executor=executor))
-        assert sum(span_results(values, Sum, "adding")) == sum(range(100))
+        assert sum(span_results(values, total, "adding", cost=1)) == sum(range(100))

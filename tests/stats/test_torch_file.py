@@ -48,7 +48,7 @@ from tui_debugger.stats.npy import TensorFile, open_array, read_meta  # noqa: E4
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.stats.restricted_pickle import Instance  # noqa: E402
 from tui_debugger.stats.scan import SPAN, spans_of  # noqa: E402
-from tui_debugger.stats.torch_file import SavedTree, member_of, path_of, read_objects, read_tree, tensors  # noqa: E402
+from tui_debugger.stats.torch_file import SavedTree, member_of, path_of, read_objects, read_tree  # noqa: E402
 from tui_debugger.stats.torch_pickle import SavedTensorRef  # noqa: E402
 
 Array = npt.NDArray[Any]
@@ -139,7 +139,7 @@ class TestValues:
         if how.startswith("legacy"):
             these = {name: tensor for name, tensor in these.items() if not is_new(tensor.dtype)}
         path = saved(tmp_path, these, how)
-        assert [place for place, _ in tensors(read_tree(str(path)))] == [(name,) for name in these]
+        assert [place for place, _ in read_tree(str(path)).tensors] == [(name,) for name in these]
         for name, tensor in these.items():
             is_read(path, tensor, name)
 
@@ -186,7 +186,7 @@ class TestValues:
         end = offset + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) + 1 if all(shape) else offset
         tensor = torch.as_strided(filled(dtype, max(end, 1)), shape, stride, offset)
         path = saved(tmp_path, [tensor], how)
-        (_, ref) = tensors(read_tree(str(path)))[0]
+        (_, ref) = read_tree(str(path)).tensors[0]
         assert (ref.shape, ref.stride, ref.offset) == (tuple(shape), tuple(stride), offset)
         is_read(path, tensor, 0)
 
@@ -307,7 +307,7 @@ class TestTrees:
         assert (value["text"], value["sets"], value["count"]) == ("é", [[1], (2,)], {"a": 2, "b": 1})
         assert (value["size"], value["type"].name, value["device"]) == ((2,), "torch.float16", "cpu")
         assert value["optimizer"]["param_groups"] == [{"lr": 1e-3}]
-        places = [place for place, _ in tensors(tree)]
+        places = [place for place, _ in tree.tensors]
         assert places == [
             ("model", "w"),
             ("model", "b"),
@@ -342,7 +342,7 @@ class TestTrees:
     def test_a_tensor_by_itself(self, tmp_path: Path) -> None:
         for tensor in (torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2))):
             path = saved(tmp_path, tensor)
-            ((place, ref),) = tensors(read_tree(str(path)))
+            ((place, ref),) = read_tree(str(path)).tensors
             assert (place, ref.requires_grad) == ((), True)
             is_read(path, tensor)
 
@@ -432,7 +432,7 @@ class TestTrees:
         path.write_bytes(b"before" + parts[0] + parts[1] + b"behind")
         starts = [6, 6 + len(parts[0])]
         for start, part, tensor, place in zip(starts, parts, (first, second), ((), (0,)), strict=True):
-            assert len(tensors(read_tree(str(path), (start, len(part))))) == 1
+            assert len(read_tree(str(path), (start, len(part))).tensors) == 1
             at = ReadSpec(str(path), "pt", member=member_of(place), offset=start, length=len(part))
             assert same(open_array(at), values_of(tensor))
         with pytest.raises(UnreadableTensorError, match="ends before byte"):
@@ -531,7 +531,7 @@ class TestNothingIsRun:
                     found = read(str(path))
                 assert not canary.exists()
                 if isinstance(found, SavedTree) and place != "as a key":  # what is a key is no value
-                    problems = [ref.problem for _, ref in tensors(found) if ref.problem]
+                    problems = [ref.problem for _, ref in found.tensors if ref.problem]
                     assert problems or command.what[0] in (getattr, Path.touch)
 
     def test_what_an_unknown_function_made_is_not_known_and_the_rest_is_read(self, tmp_path: Path) -> None:
@@ -579,7 +579,7 @@ def outcome(path: Path) -> tuple[SavedTree | None, dict[tuple[Any, ...], Array |
     except UnreadableTensorError:
         return None, {}
     found: dict[tuple[Any, ...], Array | str] = {}
-    for place, ref in tensors(tree):
+    for place, ref in tree.tensors:
         try:
             with TensorFile(spec(path, *place)) as file:
                 layout = file.layout
@@ -719,19 +719,19 @@ class TestLimits:
         nothing: Any = []
         for _ in range(40):
             nothing = [nothing, nothing]
-        assert tensors(read_tree(str(saved(tmp_path, [nothing, torch.ones(1)])))) != []
+        assert read_tree(str(saved(tmp_path, [nothing, torch.ones(1)]))).tensors != []
 
     def test_a_wide_list_that_is_there_many_times(self, tmp_path: Path) -> None:
         wide = [*range(100_000), torch.ones(1)]
         began = time.process_time()
-        assert len(tensors(read_tree(str(saved(tmp_path, [wide] * 2000))))) == 2000
+        assert len(read_tree(str(saved(tmp_path, [wide] * 2000))).tensors) == 2000
         assert time.process_time() - began < 10
 
     def test_what_holds_itself(self, tmp_path: Path) -> None:
         ring: list[Any] = [torch.ones(1)]
         ring.append({"again": ring})
         path = saved(tmp_path, ring)
-        assert [place for place, _ in tensors(read_tree(str(path)))] == [(0,)]
+        assert [place for place, _ in read_tree(str(path)).tensors] == [(0,)]
 
     @pytest.mark.parametrize("key", [b"]", b"}", b"]\x85", b"N" + b"\x85" * 100_000, b"\x8a\xff" + b"\x01" * 255])
     def test_keys_are_plain_values(self, tmp_path: Path, key: bytes) -> None:
@@ -830,7 +830,7 @@ def test_damaged_files_never_crash_hang_or_fill_the_memory(tmp_path: Path, count
         tree, found = outcome(path)
         assert time.process_time() - began < 5
         readable += any(not isinstance(values, str) for values in found.values())
-        for _, ref in tensors(tree) if tree is not None else ():
+        for _, ref in tree.tensors if tree is not None else ():
             assert isinstance(ref, SavedTensorRef)
     assert count // 20 < readable < count
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000

@@ -113,7 +113,7 @@ async def test_marks_are_glyphs_and_scopes_gather_them() -> None:
         watched, hit, origin = (np.array(mask, np.bool_) for mask in ([1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]))
         marks = TreeMarks.none(len(tree))
         marks = dataclasses.replace(
-            marks, watch=tree.coverage(watched), hit=tree.any_below(hit), origin=tree.any_below(origin)
+            marks, watch=tree.coverage(watched), hit=tree.keep_mask(hit), origin=tree.keep_mask(origin)
         )
         app.widget.set_marks(marks)
         await pilot.pause()

@@ -17,17 +17,16 @@ from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.expression import (
     NUMBER_FACTS,
-    And,
     Arithmetic,
     ComparisonChain,
     Expression,
     Fact,
     FunctionCall,
+    Joined,
     Negative,
     Node,
     Not,
     Number,
-    Or,
     Quantity,
     Text,
 )
@@ -77,9 +76,12 @@ comparisons = st.one_of(
 
 def _joined(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     parts = st.lists(inner, min_size=2, max_size=3)
-    every = parts.filter(lambda some: not any(isinstance(each, And) for each in some))
-    some = parts.filter(lambda some: not any(isinstance(each, Or) for each in some))
-    return st.one_of(st.builds(And, every.map(tuple)), st.builds(Or, some.map(tuple)), st.builds(Not, inner))
+
+    def by(word: str) -> st.SearchStrategy[Node]:
+        flat = parts.filter(lambda some: not any(isinstance(each, Joined) and each.word == word for each in some))
+        return st.builds(Joined, st.just(word), flat.map(tuple))
+
+    return st.one_of(by("and"), by("or"), st.builds(Not, inner))
 
 
 trees = st.recursive(comparisons, _joined, max_leaves=4)
@@ -92,7 +94,7 @@ def depth(node: Node) -> int:
             return 1 + depth(of)
         case Arithmetic(first, rest) | ComparisonChain(first, rest):
             return 1 + max(depth(first), *(depth(each) for _, each in rest))
-        case FunctionCall(_, parts) | And(parts) | Or(parts):
+        case FunctionCall(_, parts) | Joined(_, parts):
             return 1 + max(depth(each) for each in parts)
         case _:
             return 0
@@ -127,10 +129,10 @@ def holds(node: Node, record: Record) -> bool | None:
         case Not(of):
             inner = holds(of, record)
             return None if inner is None else not inner
-        case And(parts):
+        case Joined("and", parts):
             found = [holds(each, record) for each in parts]
             return False if False in found else None if None in found else True
-        case Or(parts):
+        case Joined(_, parts):
             found = [holds(each, record) for each in parts]
             return True if True in found else None if None in found else False
         case ComparisonChain(Quantity(name, previous), ((sign, Number(value)),)) if beyond(

@@ -113,7 +113,7 @@ class Node:
         ]
         if slots is not None:
             held = [output for position, output in enumerate(held) if position in slots]
-        return self._tensors(held, wanted)
+        return of_outputs(self._run, self._rank, held, wanted)
 
     def get_output_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
         """Returns the node's output tensors, by slot, then iteration.
@@ -130,14 +130,12 @@ class Node:
         slots = slot_numbers(slots)
         wanted = self._iterations(iterations)
         there = range(int(self._run.nodes(self._rank).outputs[self._row]))
-        return self._tensors([(self._row, slot) for slot in there if slots is None or slot in slots], wanted)
+        held = [(self._row, slot) for slot in there if slots is None or slot in slots]
+        return of_outputs(self._run, self._rank, held, wanted)
 
     def _iterations(self, iterations: Numbers) -> list[int]:
         dumped = self._run.steps(self._rank, self.root_graph_id)
         return numbers(iterations, "iterations", dumped, strict=False)
-
-    def _tensors(self, outputs: list[tuple[int, int]], iterations: list[int]) -> DebuggerTensors:
-        return of_outputs(self._run, self._rank, outputs, iterations)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Node):
@@ -291,8 +289,6 @@ class DebuggerTensor:
 
 def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
     """Returns a constant's value from its text in the graph: one bool, number or string; else None."""
-    import numpy as np
-
     try:
         value: object = float(text) if text in {"nan", "inf", "-inf"} else ast.literal_eval(text)
     except (ValueError, SyntaxError):

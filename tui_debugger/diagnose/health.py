@@ -385,7 +385,7 @@ class _MapBuilder:
             for rows, code in known:
                 mask = np.zeros(len(tree.paths), np.bool_)
                 mask[rows] = True
-                base[tree.any_below(mask)] = code
+                base[tree.keep_mask(mask)] = code
             self._bases.append(base)
         return number
 

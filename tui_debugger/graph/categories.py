@@ -7,7 +7,7 @@ a weight whatever its name, and fused operators that hold an activation are acti
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.graph.table import NodeTable, edges, real_consumers, real_inputs
-from tui_debugger.model import BIAS, Category
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
+from tui_debugger.model import BIAS, Category, words
 
 _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
 """Name spaces that PyTorch sets before an operator with a dot; an overload may follow."""
@@ -40,11 +40,13 @@ _REDUCES: Final = frozenset({"allreduce", "reducescatter", "reduce", "allreducec
 _COLLECTIVE: Final = (
     _GIVES_ALL_THE_SAME
     | _REDUCES
-    | {
-        *("alltoall", "alltoallv", "alltoallsingle", "reducescatterv", "allgathercoalesced", "mirroroperator"),
-        *("neighborexchange", "neighborexchangev2", "neighborexchangev2grad", "collectivegather", "collectivescatter"),
-        *("matmulallreduce", "allgathermatmul", "matmulreducescatter"),
-    }
+    | frozenset(
+        words("""
+        alltoall alltoallv alltoallsingle reducescatterv allgathercoalesced mirroroperator neighborexchange
+        neighborexchangev2 neighborexchangev2grad collectivegather collectivescatter matmulallreduce allgathermatmul
+        matmulreducescatter
+        """)
+    )
 )
 _SCRATCH: Final[Mapping[str, int]] = {"mkldnnrnnlayer": 3, "cudnnrnn": 3, "miopenrnn": 3, "cudnnbatchnorm": 3}
 """Operators with an output (by slot) that is scratch memory for their gradient, only partly written."""
@@ -85,15 +87,17 @@ def is_receiving(op_type: str) -> bool:
 
 
 _RANDOM_NUMBERS: Final = frozenset(
-    {
-        *("rand", "randn", "randint", "randperm", "randlike", "randnlike", "normal", "uniform", "bernoulli"),
-        *("multinomial", "exponential", "dropoutgenmask", "standardnormal", "uniformreal", "truncatednormal"),
-    }
+    words("""
+        rand randn randint randperm randlike randnlike normal uniform bernoulli multinomial exponential dropoutgenmask
+        standardnormal uniformreal truncatednormal
+        """)
 )
-_RANDOM: Final = _RANDOM_NUMBERS | {
-    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featuredropout", "nativedropout"),
-    *("dropoutdomask", "dropoutext", "statelessdropout", "rrelu", "randomchoicewithmask", "gumbelsoftmax"),
-}
+_RANDOM: Final = _RANDOM_NUMBERS | frozenset(
+    words("""
+    dropout dropout1d dropout2d dropout3d alphadropout featuredropout nativedropout dropoutdomask dropoutext
+    statelessdropout rrelu randomchoicewithmask gumbelsoftmax
+    """)
+)
 
 
 def makes_random_numbers(op_type: str) -> bool:
@@ -106,22 +110,20 @@ def is_random(op_type: str) -> bool:
 
 
 ACTIVATIONS = frozenset(
-    {
-        *("elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"),
-        *("prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"),
-    }
+    words("""
+        elu fastgelu gelu hsigmoid hswish leakyrelu logsigmoid logsoftmax prelu relu relu6 reluv2 sigmoid softmax tanh
+        """)
 )
 """MindInsight's activation types, lower-case, matched exactly."""
 
+# "activation" is our own client's name for an unspecified activation.
 _NEWER_ACTIVATIONS = frozenset(
-    {
-        *("silu", "mish", "selu", "seluext", "celu", "softplus", "softsign", "hshrink", "softshrink", "glu", "swiglu"),
-        *("hardswish", "hardsigmoid", "hardtanh", "rrelu", "threshold", "logsoftmaxv2", "softmaxv2", "leakyreluv2"),
-        *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
-        *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
-        *("maskedsoftmax", "scaledmaskedsoftmax"),
-        "activation",  # our own client's name for an unspecified activation
-    }
+    words("""
+        silu mish selu seluext celu softplus softsign hshrink softshrink glu swiglu hardswish hardsigmoid hardtanh
+        rrelu threshold logsoftmaxv2 softmaxv2 leakyreluv2 reluv3 fastgeluv2 geluv2 relun siluext geluext eluext
+        softplusext logsoftmaxext logsigmoidext softmaxext preluext swish tanhext sigmoidext gelu_ relu_ silu_
+        maskedsoftmax scaledmaskedsoftmax activation
+        """)
 )
 _WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
 _FUSED = re.compile(r"fusion|fused|matmul|bias|conv|dense|^add|add(?=relu|gelu)")
@@ -156,67 +158,88 @@ _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Input slots of an optimizer's update operator: the weight, the optimizer's own parameters, the gradient.
+    """Input slots of an optimizer's update operator; None for a setting that is no input.
 
-    ``stride`` is the number of inputs for each parameter if the operator updates several at once, else 0.
+    Attributes:
+        states: the optimizer's own parameters.
+        stride: inputs for each parameter if the operator updates several at once, else 0.
+        normalised: the step is divided by a running size of the gradient.
     """
 
     weight: int
     states: tuple[int, ...]
     gradient: int
-    stride: int = 0
+    stride: int
+    rate: int | None
+    momentum: int | None
+    decay: int | None
+    normalised: bool
 
 
-UPDATES: dict[str, Update] = {
-    # Names are those of mindspore.ops, without "Apply" where both spellings exist; see update_of().
-    "momentum": Update(0, (1,), 3),
-    "kerasmomentum": Update(0, (1,), 3),
-    "sparseapplymomentum": Update(0, (1,), 3),
-    "fusedscaleapplymomentum": Update(1, (2,), 4),
-    "fusedweightapplymomentum": Update(1, (2,), 4),
-    "fusedweightscaleapplymomentum": Update(2, (3,), 5),
-    "combinescalemomentum": Update(1, (2,), 4, stride=6),
-    "combineweightdecayscalemomentum": Update(2, (3,), 5, stride=7),
-    "sgd": Update(0, (3, 5), 1),
-    "gradientdescent": Update(0, (), 2),
-    "proximalgradientdescent": Update(0, (), 4),
-    "adam": Update(0, (1, 2, 3, 4), 9),
-    "fusedsparseadam": Update(0, (1, 2, 3, 4), 9),
-    "fusedsparselazyadam": Update(0, (1, 2, 3, 4), 9),
-    "adamweightdecay": Update(0, (1, 2), 8),
-    "fusedcastadamweightdecay": Update(0, (1, 2), 8),
-    "fusedadam": Update(6, (7, 8), 9),
-    "fusedadamweightdecay": Update(6, (7, 8), 9),
-    "adamw": Update(0, (1, 2, 3, 4), 10),
-    "adamwithamsgrad": Update(0, (1, 2, 3, 4, 5), 7),
-    "adamwithamsgradv2": Update(0, (1, 2, 3, 4, 5), 10),
-    "adamax": Update(0, (1, 2, 3), 8),
-    "lamb": Update(0, (1, 2, 8), 9),
-    "adadelta": Update(0, (1, 2), 6),
-    "sparseapplyadadelta": Update(0, (1, 2), 5),
-    "adagrad": Update(0, (1,), 3),
-    "adagradv2": Update(0, (1,), 3),
-    "adagradda": Update(0, (1, 2, 7), 3),
-    "sparseapplyadagrad": Update(0, (1,), 2),
-    "sparseapplyadagradv2": Update(0, (1,), 2),
-    "sparseapplyadagradda": Update(0, (1, 2, 8), 3),
-    "proximaladagrad": Update(0, (1,), 5),
-    "sparseapplyproximaladagrad": Update(0, (1,), 5),
-    "fusedsparseproximaladagrad": Update(0, (1,), 5),
-    "ftrl": Update(0, (1, 2), 3),
-    "ftrlv2": Update(0, (1, 2), 3),
-    "sparseapplyftrl": Update(0, (1, 2), 3),
-    "sparseapplyftrlv2": Update(0, (1, 2), 3),
-    "fusedsparseftrl": Update(0, (1, 2), 3),
-    "rmsprop": Update(0, (1, 2), 4),
-    "centeredrmsprop": Update(0, (1, 2, 3), 4),
-    "sparseapplyrmsprop": Update(0, (1, 2), 4),
-    "sparseapplycenteredrmsprop": Update(0, (1, 2, 3), 8),
-    "addsign": Update(0, (1,), 6),
-    "powersign": Update(0, (1,), 6),
-    "optimizerupdate": Update(0, tuple(range(3, 11)), 1),  # our client's for PyTorch: weight, gradient, rate, state
-    "weightupdate": Update(0, (), 1, stride=2),  # our own client's: it knows weights and gradients only
-}
+def _updates(table: str) -> Iterator[tuple[str, Update]]:
+    for name, weight, states, gradient, stride, *settings, normalised in map(str.split, table.splitlines()[2:]):
+        slots = tuple(int(slot) for slot in states.split(",") if slot != "-")
+        rate, momentum, decay = (None if slot == "-" else int(slot) for slot in settings)
+        own = 0 if stride == "-" else int(stride)
+        yield name, Update(int(weight), slots, int(gradient), own, rate, momentum, decay, normalised == "yes")
+
+
+# Names are those of mindspore.ops, without "Apply" where both spellings exist; see update_of(). The last two are of our
+# own client: one knows weight, gradient, rate and state (which shows whether it is normalised, see ``divides``), the
+# other knows weights and gradients only.
+UPDATES: Final = dict(
+    _updates(
+        """
+    operator                         weight  states            gradient  stride  rate  momentum  decay  normalised
+    momentum                         0       1                 3         -       2     4         -      -
+    kerasmomentum                    0       1                 3         -       2     4         -      -
+    sparseapplymomentum              0       1                 3         -       2     5         -      -
+    fusedscaleapplymomentum          1       2                 4         -       3     5         -      -
+    fusedweightapplymomentum         1       2                 4         -       3     5         0      -
+    fusedweightscaleapplymomentum    2       3                 5         -       4     6         0      -
+    combinescalemomentum             1       2                 4         6       3     5         -      -
+    combineweightdecayscalemomentum  2       3                 5         7       4     6         0      -
+    sgd                              0       3,5               1         -       2     4         -      -
+    gradientdescent                  0       -                 2         -       1     -         -      -
+    proximalgradientdescent          0       -                 4         -       1     -         -      -
+    adam                             0       1,2,3,4           9         -       5     6         -      yes
+    fusedsparseadam                  0       1,2,3,4           9         -       5     6         -      yes
+    fusedsparselazyadam              0       1,2,3,4           9         -       5     6         -      yes
+    adamweightdecay                  0       1,2               8         -       3     4         7      yes
+    fusedcastadamweightdecay         0       1,2               8         -       3     4         7      yes
+    fusedadam                        6       7,8               9         -       5     0         -      yes
+    fusedadamweightdecay             6       7,8               9         -       5     0         -      yes
+    adamw                            0       1,2,3,4           10        -       5     7         6      yes
+    adamwithamsgrad                  0       1,2,3,4,5         7         -       6     -         -      yes
+    adamwithamsgradv2                0       1,2,3,4,5         10        -       6     7         -      yes
+    adamax                           0       1,2,3             8         -       4     5         -      yes
+    lamb                             0       1,2,8             9         -       3     4         7      yes
+    adadelta                         0       1,2               6         -       3     -         -      yes
+    sparseapplyadadelta              0       1,2               5         -       3     -         -      yes
+    adagrad                          0       1                 3         -       2     -         -      yes
+    adagradv2                        0       1                 3         -       2     -         -      yes
+    adagradda                        0       1,2,7             3         -       4     -         -      yes
+    sparseapplyadagrad               0       1                 2         -       -     -         -      -
+    sparseapplyadagradv2             0       1                 2         -       -     -         -      -
+    sparseapplyadagradda             0       1,2,8             3         -       5     -         -      yes
+    proximaladagrad                  0       1                 5         -       2     -         -      yes
+    sparseapplyproximaladagrad       0       1                 5         -       2     -         -      yes
+    fusedsparseproximaladagrad       0       1                 5         -       2     -         -      yes
+    ftrl                             0       1,2               3         -       4     -         -      yes
+    ftrlv2                           0       1,2               3         -       4     -         -      yes
+    sparseapplyftrl                  0       1,2               3         -       -     -         -      -
+    sparseapplyftrlv2                0       1,2               3         -       -     -         -      -
+    fusedsparseftrl                  0       1,2               3         -       -     -         -      -
+    rmsprop                          0       1,2               4         -       3     -         -      yes
+    centeredrmsprop                  0       1,2,3             4         -       5     -         -      yes
+    sparseapplyrmsprop               0       1,2               4         -       3     -         -      yes
+    sparseapplycenteredrmsprop       0       1,2,3             8         -       4     6         -      yes
+    addsign                          0       1                 6         -       2     -         -      yes
+    powersign                        0       1                 6         -       2     -         -      yes
+    optimizerupdate                  0       3,4,5,6,7,8,9,10  1         -       2     -         -      -
+    weightupdate                     0       -                 1         2       -     -         -      -"""
+    )
+)
 """Update operators by lower-case type. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
 # Prefixes that MindSpore's optimizers clone parameters with. A layer can bear the names of the second
 # group, so those count only before the name of another parameter of the graph.
@@ -359,23 +382,13 @@ def _weight_gradients(table: NodeTable) -> Mask:
     trained = _trained(table, names)
     for row in [table.find(gradient_of(name)) for name in trained or () if not _BIAS.search(name)]:
         mask[row] = True
-    updates = [update_of(name) for name in table.types]
     gradient = table.category == int(Category.GRADIENT)
     if trained is not None:
         return mask
-    flow = edges(table)
-    for row in _rows_of(table, [update is not None for update in updates]):
-        update = updates[int(table.type_id[row])]
-        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
-        if update is None:
-            continue
-        for start in range(0, len(made), update.stride) if update.stride else (0,):
-            weight, feeders = (
-                made[start + update.weight : start + update.weight + 1],
-                made[start + update.gradient :][:1],
-            )
-            if weight and weight[0] >= 0 and not _BIAS.search(table.names[weight[0]]):
-                mask[_nearest(table, feeders, gradient)] = True
+    for update, made in _update_inputs(table):
+        for weight in made[update.weight :][:1]:
+            if weight >= 0 and not _BIAS.search(table.names[weight]):
+                mask[_nearest(table, made[update.gradient :][:1], gradient)] = True
     if mask.any():
         return mask
     signal = np.array([_NO_SIGNAL.fullmatch(name) is None for name in (*table.types, "")], np.bool_)
@@ -389,7 +402,6 @@ _FOLLOWED = 64
 
 def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
     """Returns the nearest wanted rows upstream; a wanted row itself counts."""
-    flow = edges(table)
     found: list[int] = []
     seen = set(rows)
     waiting = [row for row in rows if row >= 0]
@@ -400,7 +412,7 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
         if wanted[row]:
             found.append(row)
             continue
-        feeders = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        feeders = [producer for producer, _ in real_inputs(table, row)]
         waiting += [each for each in feeders if each >= 0 and each not in seen]
         seen.update(feeders)
     return found
@@ -437,21 +449,22 @@ def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> 
 
 def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], set[int]]:
     """Returns parameter rows that update operators update, and those that hold their state."""
-    updates = [update_of(name) for name in table.types]
     updated: set[int] = set()
     states: set[int] = set()
-    if not any(updates):
-        return updated, states
-    flow = edges(table)
-    for row, kind in enumerate(table.type_id.tolist()):
-        update = updates[kind]
-        if update is None:
-            continue
-        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
-        for start in range(0, len(made), update.stride) if update.stride else (0,):
-            updated.update(made[start + update.weight : start + update.weight + 1])
-            states.update(each for slot in update.states for each in made[start + slot : start + slot + 1])
+    for update, made in _update_inputs(table):
+        updated.update(made[update.weight :][:1])
+        states.update(each for slot in update.states for each in made[slot:][:1])
     return updated & parameters, states & parameters
+
+
+def _update_inputs(table: NodeTable) -> Iterator[tuple[Update, list[int]]]:
+    """Yields for each parameter that an update operator updates the rows of the operator's inputs, from its own on."""
+    updates = [update_of(name) for name in table.types]
+    for row in _rows_of(table, [update is not None for update in updates]):
+        update, made = updates[int(table.type_id[row])], [producer for producer, _ in real_inputs(table, row)]
+        if update is not None:
+            for start in range(0, len(made), update.stride) if update.stride else (0,):
+                yield update, made[start:]
 
 
 def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
@@ -476,74 +489,7 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
     return [row for key, row in last.items() if key not in settled]
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateSlots:
-    """Input slots of an update operator's settings; None for a setting that is no input.
-
-    ``normalised``: the step is divided by a running size of the gradient.
-    """
-
-    rate: int | None = None
-    momentum: int | None = None
-    decay: int | None = None
-    normalised: bool = False
-
-
-_SETTINGS: Final[dict[str, UpdateSlots]] = {
-    "momentum": UpdateSlots(2, 4),
-    "kerasmomentum": UpdateSlots(2, 4),
-    "sparseapplymomentum": UpdateSlots(2, 5),
-    "fusedscaleapplymomentum": UpdateSlots(3, 5),
-    "fusedweightapplymomentum": UpdateSlots(3, 5, 0),
-    "fusedweightscaleapplymomentum": UpdateSlots(4, 6, 0),
-    "combinescalemomentum": UpdateSlots(3, 5),
-    "combineweightdecayscalemomentum": UpdateSlots(4, 6, 0),
-    "sgd": UpdateSlots(2, 4),
-    "gradientdescent": UpdateSlots(1),
-    "proximalgradientdescent": UpdateSlots(1),
-    "adam": UpdateSlots(5, 6, normalised=True),
-    "fusedsparseadam": UpdateSlots(5, 6, normalised=True),
-    "fusedsparselazyadam": UpdateSlots(5, 6, normalised=True),
-    "adamweightdecay": UpdateSlots(3, 4, 7, normalised=True),
-    "fusedcastadamweightdecay": UpdateSlots(3, 4, 7, normalised=True),
-    "fusedadam": UpdateSlots(5, 0, normalised=True),
-    "fusedadamweightdecay": UpdateSlots(5, 0, normalised=True),
-    "adamw": UpdateSlots(5, 7, 6, normalised=True),
-    "adamwithamsgrad": UpdateSlots(6, normalised=True),
-    "adamwithamsgradv2": UpdateSlots(6, 7, normalised=True),
-    "adamax": UpdateSlots(4, 5, normalised=True),
-    "lamb": UpdateSlots(3, 4, 7, normalised=True),
-    "adadelta": UpdateSlots(3, normalised=True),
-    "sparseapplyadadelta": UpdateSlots(3, normalised=True),
-    "adagrad": UpdateSlots(2, normalised=True),
-    "adagradv2": UpdateSlots(2, normalised=True),
-    "adagradda": UpdateSlots(4, normalised=True),
-    "sparseapplyadagradda": UpdateSlots(5, normalised=True),
-    "proximaladagrad": UpdateSlots(2, normalised=True),
-    "sparseapplyproximaladagrad": UpdateSlots(2, normalised=True),
-    "fusedsparseproximaladagrad": UpdateSlots(2, normalised=True),
-    "ftrl": UpdateSlots(4, normalised=True),
-    "ftrlv2": UpdateSlots(4, normalised=True),
-    "rmsprop": UpdateSlots(3, normalised=True),
-    "centeredrmsprop": UpdateSlots(5, normalised=True),
-    "sparseapplyrmsprop": UpdateSlots(3, normalised=True),
-    "sparseapplycenteredrmsprop": UpdateSlots(4, 6, normalised=True),
-    "addsign": UpdateSlots(2, normalised=True),
-    "powersign": UpdateSlots(2, normalised=True),
-    "optimizerupdate": UpdateSlots(2),  # whether it is normalised shows in what the optimizer keeps: see ``divides``
-}
-"""By the names of ``UPDATES``. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
-_NONE: Final = UpdateSlots()
 _RATE_NAME: Final = re.compile(r"(?:^|[._/])(?:learning_?rate|lr)(?:$|[._/\d])", re.IGNORECASE)
-
-
-def settings_of(op_type: str) -> UpdateSlots:
-    name = op_type.lower()
-    for each in (name, name.removesuffix("d")):
-        for spelling in (each, each.removeprefix("apply")):
-            if spelling in _SETTINGS:
-                return _SETTINGS[spelling]
-    return _NONE
 
 
 _SIZES: Final = re.compile(r"(?:exp_avg_sq|square_avg|exp_inf|sum|acc_delta)(?:$|[._])")
@@ -597,8 +543,8 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
         if update is None:
             continue
         inputs = real_inputs(nodes, operator)
-        start = at - at % update.stride if update.stride else 0
-        group = _group(update, start)
+        slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
+        group = [(word, group_start(update, at) + slot) for word, slot in slots]
         if at not in (place for _, place in group):
             continue
         for word, place in group:
@@ -688,8 +634,3 @@ def _changed_buffers(nodes: NodeTable) -> frozenset[int]:
     changes = np.flatnonzero(nodes.type_id == nodes.types.index(BUFFER_UPDATE)).tolist()
     inputs = [real_inputs(nodes, each) for each in changes]
     return frozenset(each[0][0] for each in inputs if len(each) > 1)
-
-
-def _group(update: Update, start: int) -> list[tuple[str, int]]:
-    slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
-    return [(word, start + slot) for word, slot in slots]

@@ -19,6 +19,7 @@ import numpy as np
 from tui_debugger.errors import BadGraphError, reason_of
 from tui_debugger.graph.categories import EXCHANGES
 from tui_debugger.graph.table import STRUCTURAL_TYPES
+from tui_debugger.model import word_pairs, words
 from tui_debugger.opener import GRAPH_LIMIT, read_regular
 
 if TYPE_CHECKING:
@@ -115,19 +116,19 @@ def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
 _CONTROL_EDGE = 1
 _MAX_VALUE_TEXT = 1024
 
-_FIRST_TYPES = (
-    *("undefined", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "string", "tensor"),
-)
-_LATER_TYPES = (
-    *((31, "tuple"), (32, "list"), (33, "dict"), (34, "none"), (39, "type"), (40, "any"), (41, "refkey")),
-    *((42, "ref"), (43, "umonad"), (44, "iomonad"), (46, "bfloat16"), (48, "int4"), (49, "slice")),
-)
-_OWN_TYPES = (  # of our own client: see live.wire.OWN_TYPES
-    *((100, "float8_e4m3fn"), (101, "float8_e5m2"), (102, "float8_e4m3fnuz"), (103, "float8_e5m2fnuz")),
-    *((104, "complex64"), (105, "complex128")),
-)
-_TYPE_NAMES = dict((*enumerate(_FIRST_TYPES), *_LATER_TYPES, *_OWN_TYPES))
+_FIRST_TYPES = words("""
+    undefined bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string tensor
+    """)
+_LATER_TYPES = """
+    31 tuple  32 list  33 dict  34 none  39 type  40 any  41 refkey  42 ref  43 umonad  44 iomonad  46 bfloat16
+    48 int4  49 slice
+    """
+_OWN_TYPES = """
+    100 float8_e4m3fn  101 float8_e5m2  102 float8_e4m3fnuz  103 float8_e5m2fnuz  104 complex64  105 complex128
+    """
+"""Types of our own client: see ``live.wire.OWN_TYPES``."""
+_NUMBERED = word_pairs(_LATER_TYPES + _OWN_TYPES)
+_TYPE_NAMES = dict(enumerate(_FIRST_TYPES)) | {int(number): name for number, name in _NUMBERED.items()}
 _NONE, _MONADS = 34, frozenset({43, 44})
 
 

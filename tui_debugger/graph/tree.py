@@ -78,12 +78,9 @@ class ScopeTree:
         return np.flatnonzero(shown).astype(np.int32)
 
     def keep_mask(self, rows: Mask) -> Mask:
-        """Returns the entries to keep under a filter: matching nodes and all their ancestors."""
+        """Returns the entries to keep under a filter: marked nodes and all their ancestors."""
         mask: Mask = self._count(rows) > 0
         return mask
-
-    def any_below(self, rows: Mask) -> Mask:
-        return self.keep_mask(rows)
 
     def coverage(self, rows: Mask) -> UInt8:
         """Tells how much of each entry's subtree is marked, of watchable nodes: 0 none, 1 partial, 2 total."""

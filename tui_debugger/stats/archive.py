@@ -16,10 +16,10 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -129,7 +129,7 @@ def open_archive(descriptor: int, status: os.stat_result, path: str, window: Win
         UnreadableTensorError: the bytes are no archive, or damaged.
     """
     key = (path, state_of(status), window or (0, status.st_size))
-    return _archives.get(key) or _archives.put(key, Archive(*key, *_read(descriptor, path, key[2])))
+    return _archives.get(key, lambda: Archive(*key, *_read(descriptor, path, key[2])))
 
 
 class FileBytes:
@@ -336,11 +336,14 @@ class MemberFile:
         return unreadable(self._where, "does not have the checksum that the archive states: it is damaged")
 
 
-class _Bounded:
-    """Lets ``zipfile`` read the directory of an archive, but no more than ``MAX_DIRECTORY`` bytes at once."""
+class SeekableBytes:
+    """Lets ``zipfile`` read ``size`` bytes, but no more than ``most`` at once.
 
-    def __init__(self, descriptor: int, window: Window) -> None:
-        self._descriptor, (self._first, self._size), self._at = descriptor, window, 0
+    ``read_at`` returns a number of bytes from a place on.
+    """
+
+    def __init__(self, size: int, most: int, read_at: Callable[[int, int], bytes]) -> None:
+        self._size, self._most, self._read_at, self._at = size, most, read_at, 0
 
     def seekable(self) -> bool:
         return True
@@ -358,15 +361,10 @@ class _Bounded:
     def read(self, count: int = -1) -> bytes:
         left = max(self._size - self._at, 0)
         count = left if count is None or count < 0 else min(count, left)
-        if count > MAX_DIRECTORY:
-            raise zipfile.BadZipFile(f"its directory has more than {MAX_DIRECTORY:,} bytes")
-        found = b""
-        while len(found) < count:
-            piece = opener.pread(self._descriptor, count - len(found), self._first + self._at)
-            if not piece:
-                break
-            found += piece
-            self._at += len(piece)
+        if count > self._most:
+            raise zipfile.BadZipFile(f"its directory has more than {self._most:,} bytes")
+        found = self._read_at(self._at, count)
+        self._at += len(found)
         return found
 
 
@@ -406,7 +404,18 @@ def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Archive
 
 def _any_directory(descriptor: int, window: Window) -> tuple[list[ArchiveMember], int]:
     """Returns the members of any archive and the offset of its directory, by means of ``zipfile``."""
-    with zipfile.ZipFile(_Bounded(descriptor, window)) as archive:
+
+    def read_at(first: int, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            piece = opener.pread(descriptor, count - len(found), window[0] + first + len(found))
+            if not piece:
+                break
+            found += piece
+        return found
+
+    content: Any = SeekableBytes(window[1], MAX_DIRECTORY, read_at)
+    with zipfile.ZipFile(content) as archive:
         return [_member(info) for info in archive.infolist()], archive.start_dir
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import ReadSpec, Side
+from tui_debugger.model import ReadSpec, Side, words
 from tui_debugger.opener import open_regular
 from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
@@ -53,13 +53,12 @@ Neighbours in the tensor may lie far apart in the file: the more rows at once, t
 copied.
 """
 
-_TYPES: Final = (
-    *("undefined", "float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32", "uint64"),
-    *("bool", "float64", "string", "dual_sub_int8", "dual_sub_uint8", "complex64", "complex128", "qint8", "qint16"),
-    *("qint32", "quint8", "quint16", "resource", "string_ref", "dual", "variant", "bfloat16", "int4", "uint1"),
-    *("int2", "uint2", "complex32", "hifloat8", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "float6_e3m2"),
-    *("float6_e2m3", "float4_e2m1", "float4_e1m2", "hifloat4"),
-)
+_TYPES: Final = words("""
+    undefined float32 float16 int8 uint8 int16 uint16 int32 int64 uint32 uint64 bool float64 string dual_sub_int8
+    dual_sub_uint8 complex64 complex128 qint8 qint16 qint32 quint8 quint16 resource string_ref dual variant bfloat16
+    int4 uint1 int2 uint2 complex32 hifloat8 float8_e5m2 float8_e4m3fn float8_e8m0fnu float6_e3m2 float6_e2m3
+    float4_e2m1 float4_e1m2 hifloat4
+    """)
 _READ_AS: Final = {
     "qint8": "int8",
     "qint16": "int16",
@@ -81,16 +80,15 @@ _UNREADABLE: Final = {
     "hifloat4": "whose layout is not published",
 }
 
-_FORMATS: Final = (
-    *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV"),
-    *("C1HWNC0", "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04"),
-    *("CHWN", "FRACTAL_DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0", "BN_WEIGHT", "FILTER_HWCK"),
-    *("HASHTABLE_LOOKUP_LOOKUPS", "HASHTABLE_LOOKUP_KEYS", "HASHTABLE_LOOKUP_VALUE", "HASHTABLE_LOOKUP_OUTPUT"),
-    *("HASHTABLE_LOOKUP_HITS", "C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN", "NDC1HWC0"),
-    *("FRACTAL_Z_3D", "CN", "NC", "DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED"),
-    *("ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN", "YUV", "YUV_A", "NCL", "FRACTAL_Z_WINO", "C1HWC0"),
-    *("FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2", "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8"),
-)
+_FORMATS: Final = words("""
+    NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0 FRACTAL_DECONV_TRANSPOSE
+    FRACTAL_DECONV_SP_STRIDE_TRANS NC1HWC0_C04 FRACTAL_Z_C04 CHWN FRACTAL_DECONV_SP_STRIDE8_TRANS HWCN NC1KHKWHWC0
+    BN_WEIGHT FILTER_HWCK HASHTABLE_LOOKUP_LOOKUPS HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE
+    HASHTABLE_LOOKUP_OUTPUT HASHTABLE_LOOKUP_HITS C1HWNCoC0 MD NDHWC FRACTAL_ZZ FRACTAL_NZ NCDHW DHWCN NDC1HWC0
+    FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL NULL ND_RNN_BIAS
+    FRACTAL_ZN_RNN YUV YUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2
+    FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8
+    """)
 _RANKS: Final = {"NCHW": 4, "NHWC": 4, "CHWN": 4, "HWCN": 4, "NCDHW": 5, "NDHWC": 5, "DHWCN": 5, "DHWNC": 5}
 """Formats that name one axis each; for a tensor of another rank such a format means as little as ND."""
 _PLAIN: Final = frozenset({*_RANKS, "ND", "MD", "CN", "NC"})
@@ -247,25 +245,12 @@ def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTe
 def _tensor(message: bytes, output: bool) -> HeaderTensor:
     """Reads an ``OpOutput`` or ``OpInput``; the field numbers of the two differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
-    data_type = fmt = size = sub_format = 0
-    shape: Shape = ()
-    original: Shape | None = None
-    for number, value in _fields(message):
-        if number == 1:
-            data_type = _number(value)
-        elif number == 2:
-            fmt = _number(value)
-        elif number == 3:
-            shape = _shape(_bytes(value))
-        elif number == size_field:
-            size = _number(value)
-        elif number == original_field:
-            original = _shape(_bytes(value))
-        elif number == sub_field:
-            sub_format = _number(value)
+    found = dict(_fields(message))
+    data_type, fmt, size, sub_format = (_number(found.get(at, 0)) for at in (1, 2, size_field, sub_field))
+    shape, original = (_shape(_bytes(found[at])) if at in found else None for at in (3, original_field))
     if size >= 1 << 62:
         raise BadHeaderError("has a tensor of an impossible size")
-    return HeaderTensor(data_type, fmt, shape, original, sub_format, size)
+    return HeaderTensor(data_type, fmt, shape or (), original, sub_format, size)
 
 
 def _shape(message: bytes) -> Shape:
@@ -419,10 +404,8 @@ class _MappedBytes:
         return self._mapped, self._start
 
 
-class AscendReader:
-    """Reads the values of one tensor: a ``npy.ConvertingReader``."""
-
-    packed: Final = False
+class AscendReader(ValueReader):
+    """Reads the values of one tensor: a ``npy.ElementReader``, too."""
 
     def __init__(self, content: FileBytes | _MappedBytes, stored: StoredTensor) -> None:
         """Takes the bytes of the tensor in its file."""
@@ -450,9 +433,7 @@ class AscendReader:
         if self._is_long and not self._is_costly:
             (mapped, start), layout = self._mapped, self.layout
             return np.frombuffer(mapped, layout.dtype, layout.count, start).reshape(layout.shape)
-        values = np.empty(self.layout.count, self.layout.dtype)
-        self.read_into(0, values)
-        return values.reshape(self.layout.shape)
+        return super().array()
 
     def lazy_array(self) -> Array:
         if not (self._is_long and self._is_costly):
@@ -569,10 +550,8 @@ def _first_lowest(packed: UInt8, bits: int) -> UInt8:
     return _REVERSED[packed] if bits == 1 else packed
 
 
-class _DecodingReader:
-    """Reads values of a type that numpy does not have: a ``npy.ConvertingReader`` over the reader of the codes."""
-
-    packed: Final = False
+class _DecodingReader(ValueReader):
+    """Reads values of a type that numpy does not have: a ``npy.ElementReader``, too over the reader of the codes."""
 
     def __init__(self, codes: AscendReader, layout: ValueLayout, decoded: DecodedType) -> None:
         self.layout = layout
@@ -584,11 +563,6 @@ class _DecodingReader:
             codes = np.empty(len(into), self._decoded.stored)
             self._codes.read_into(start + first, codes)
             into[:] = self._decoded.decode(codes)
-
-    def array(self) -> Array:
-        values = np.empty(self.layout.count, self.layout.dtype)
-        self.read_into(0, values)
-        return values.reshape(self.layout.shape)
 
     def lazy_array(self) -> Array:
         if self.layout.nbytes <= WHOLE_FILE:

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from tui_debugger.model import ReadSpec
+from tui_debugger.model import ReadSpec, word_pairs
 from tui_debugger.stats.archive import FileBytes, opened, unreadable
 from tui_debugger.stats.npy import StoredValues
 
@@ -20,23 +20,10 @@ _LONGEST: Final = 1 << 14
 """Most bytes of the lines."""
 _END: Final = b"$End="
 _OBJECT: Final = b"$Object.data"
-_TYPES: Final = {
-    0: "float32",
-    1: "float16",
-    2: "int8",
-    3: "int32",
-    4: "uint8",
-    6: "int16",
-    7: "uint16",
-    8: "uint32",
-    9: "int64",
-    10: "uint64",
-    11: "float64",
-    12: "bool",
-    16: "complex64",
-    17: "complex128",
-    27: "bfloat16",
-}
+_TYPES: Final = word_pairs("""
+    0 float32  1 float16  2 int8  3 int32  4 uint8  6 int16  7 uint16  8 uint32  9 int64  10 uint64  11 float64  12 bool
+    16 complex64  17 complex128  27 bfloat16
+    """)
 """Element types by the numbers of ACL."""
 
 
@@ -58,7 +45,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
     place = re.fullmatch(rb"(\d{1,15}),(\d{1,15})", head.said[_OBJECT])
     if not number.isdigit() or place is None or re.fullmatch(rb"(?:\d{1,15}(?:,\d{1,15})*)?", dims) is None:
         raise unreadable(spec.path, "has lines that make no sense: it is damaged")
-    dtype = _TYPES.get(int(number))
+    dtype = _TYPES.get(str(int(number)))
     if dtype is None:
         raise unreadable(spec.path, f"has elements of type {int(number)} of ACL, which is not read")
     start, length = int(place[1]), int(place[2])

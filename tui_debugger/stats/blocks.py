@@ -31,7 +31,7 @@ def plain_moments(x: Float64, ranges: Sequence[Bounds] = ()) -> tuple[Moments, l
     finite = x if is_finite.all() else x[is_finite]
     nan, pos_inf, neg_inf = (int(np.count_nonzero(each)) for each in (np.isnan(x), x == math.inf, x == -math.inf))
     if not len(finite):
-        return Moments(len(x), nan, pos_inf, neg_inf, 0, 0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0), inside
+        return _NOTHING._replace(elements=len(x), nan=nan, pos_inf=pos_inf, neg_inf=neg_inf), inside
     negative, positive = int(np.count_nonzero(finite < 0)), int(np.count_nonzero(finite > 0))
     low, high = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # + 0.0 makes -0 a plain 0
     mean, abs_mean, squares = _mean(finite), _mean(np.abs(finite)), _sum_of_squares(finite)
@@ -92,41 +92,48 @@ def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
                 yield piece if isinstance(piece, tuple) else (piece,)
 
 
-_IDENTITIES: Final = {name: made.identity for name, made in OTHERS}
+def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yields boxes that cover ``count`` elements from ``start`` on (C order): rest of a row, rows, start of a row.
+
+    Each box is (first index, end) for each dimension; the boxes are in the order of their elements.
+    """
+    if not count:
+        return
+    if len(shape) <= 1:
+        yield ((start, start + count),) if shape else ()
+        return
+    row = math.prod(shape[1:])
+    while count:
+        index, inside = divmod(start, row)
+        whole = count // row if not inside else 0
+        taken = whole * row or min(row - inside, count)
+        if whole:
+            yield ((index, index + whole), *((0, size) for size in shape[1:]))
+        else:
+            yield from (((index, index + 1), *box) for box in boxes(shape[1:], inside, taken))
+        start, count = start + taken, count - taken
+
+
+_NOTHING: Final = Moments(0, 0, 0, 0, 0, 0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0)
 
 
 class Accumulator:
     """Statistics of all blocks added so far, and counts inside inclusive ``ranges``."""
 
-    __slots__ = (
-        "_abs_mean",
-        "_deviations",
-        "_maximum",
-        "_mean",
-        "_minimum",
-        "_others",
-        "_squares",
-        "count",
-        "finite",
-        "nan",
-        "neg_inf",
-        "negative",
-        "pos_inf",
-        "positive",
-        "ranges",
-    )
+    __slots__ = ("_others", "_sums", "ranges")
 
     def __init__(self, ranges: Iterable[Bounds] = ()) -> None:
-        self.count = self.finite = self.nan = self.pos_inf = self.neg_inf = self.negative = self.positive = 0
-        self._minimum = math.inf
-        self._maximum = -math.inf
-        self._mean = self._abs_mean = self._squares = self._deviations = 0.0
+        self._sums = _NOTHING
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
-        self._others: dict[str, Sums] = _IDENTITIES.copy()
+        self._others: dict[str, Sums] = {name: made.identity for name, made in OTHERS}
+
+    @property
+    def count(self) -> int:
+        return self._sums.elements
 
     @property
     def zeros(self) -> int:
-        return self.finite - self.negative - self.positive
+        return _finite(self._sums) - self._sums.negative - self._sums.positive
 
     def add(self, elements: Array) -> None:
         """Adds a 1-D array of a numeric type, of any length."""
@@ -138,83 +145,60 @@ class Accumulator:
             for block in double_blocks(elements) if answer is None or OTHERS else ():
                 if answer is None:
                     self.add_moments(*(moments(block, bounds) or plain_moments(block, bounds)))
-                self._add_others(block)
+                for name, made in OTHERS:
+                    sums = sums_of(made, block if made.every else block[np.isfinite(block)])
+                    self._others[name] = made.merge(self._others[name], sums)
 
     def merge(self, other: Accumulator) -> None:
-        self.count += other.count
-        self.nan += other.nan
-        self.pos_inf += other.pos_inf
-        self.neg_inf += other.neg_inf
-        self.negative += other.negative
-        self.positive += other.positive
-        for bounds, inside in other.ranges.items():
-            self.ranges[bounds] = self.ranges.get(bounds, 0) + inside
-        if other.finite:
-            self._extend(other._minimum, other._maximum)
-            self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._deviations)
+        self.add_moments(other._sums, [other.ranges[bounds] for bounds in self.ranges])
         for name, made in OTHERS:
             self._others[name] = made.merge(self._others[name], other._others[name])
 
     def values(self) -> tuple[float, ...]:
         """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
-        return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
+        others = (made.result(self._others[name]) for name, made in OTHERS)
+        return (*self._fast(math.nan), *(math.nan if value is None else value for value in others))
 
     def stats(self) -> TensorStats:
-        values: tuple[Any, ...] = self._fast()
-        if not self.finite:
-            values = (*values[:7], None, None, None, None, None, 0.0)
-        if not OTHERS:
-            return TensorStats(*values)
         others: dict[str, Any] = {name: made.result(self._others[name]) for name, made in OTHERS}
-        return TensorStats(*values, **others)
+        return TensorStats(*self._fast(None), **others)
 
-    def _fast(self) -> tuple[float, ...]:
+    def _fast(self, unknown: float | None) -> tuple[Any, ...]:
         """Returns the statistics of ``fields.FAST``."""
-        finite = self.finite
-        counts = (self.count, self.nan, self.pos_inf, self.neg_inf)
-        signs = (self.zeros, self.negative, self.positive)
+        sums, finite = self._sums, _finite(self._sums)
+        counts = (*sums[:4], self.zeros, sums.negative, sums.positive)
         if not finite:
-            return (*counts, *signs, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0)
-        reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._deviations / finite, self._squares)
-        return (*counts, *signs, *reals)
+            return (*counts, *[unknown] * 5, 0.0)
+        return (*counts, sums.minimum, sums.maximum, sums.mean, sums.abs_mean, sums.deviations / finite, sums.squares)
 
-    def add_moments(self, new: Moments, inside: Sequence[int] = ()) -> None:
-        self.count += new.elements
-        self.nan += new.nan
-        self.pos_inf += new.pos_inf
-        self.neg_inf += new.neg_inf
-        self.negative += new.negative
-        self.positive += new.positive
+    def add_moments(self, new: Moments, inside: Iterable[int] = ()) -> None:
         for bounds, counted in zip(self.ranges, inside, strict=True):
             self.ranges[bounds] += counted
-        if finite := new.elements - new.nan - new.pos_inf - new.neg_inf:
-            self._extend(new.minimum, new.maximum)
-            self._merge(finite, new.mean, new.abs_mean, new.squares, new.deviations)
+        self._sums = _merged(self._sums, new)
 
-    def _add_others(self, block: Float64) -> None:
-        """Adds a block to the statistics of ``fields.OTHERS``."""
-        for name, made in OTHERS:
-            sums = sums_of(made, block if made.every else block[np.isfinite(block)])
-            self._others[name] = made.merge(self._others[name], sums)
 
-    def _extend(self, low: float, high: float) -> None:
-        self._minimum = min(self._minimum, low)
-        self._maximum = max(self._maximum, high)
+def _finite(sums: Moments) -> int:
+    return sums.elements - sums.nan - sums.pos_inf - sums.neg_inf
 
-    def _merge(self, n: int, mean: float, abs_mean: float, squares: float, deviations: float) -> None:
-        """Adds the sums of n finite elements, by Chan's formula."""
-        finite = self.finite + n
-        if self.finite:
-            old, new = self.finite / finite, n / finite
-            delta = mean - self._mean
-            self._deviations += deviations + delta * delta * old * n
-            # The difference of two huge means may overflow.
-            self._mean = self._mean + delta * new if math.isfinite(delta) else self._mean * old + mean * new
-            self._abs_mean += (abs_mean - self._abs_mean) * new
-        else:
-            self._deviations, self._mean, self._abs_mean = deviations, mean, abs_mean
-        self._squares += squares
-        self.finite = finite
+
+def _merged(one: Moments, other: Moments) -> Moments:
+    """Returns the sums of the elements of both, by Chan's formula."""
+    counts = [mine + its for mine, its in zip(one[:6], other[:6], strict=True)]
+    mine, its = _finite(one), _finite(other)
+    if not mine or not its:
+        return Moments._make((*counts, *(one if mine else other)[6:]))
+    old, new = mine / (mine + its), its / (mine + its)
+    delta = other.mean - one.mean
+    reals = (
+        min(one.minimum, other.minimum),
+        max(one.maximum, other.maximum),
+        # The difference of two huge means may overflow.
+        one.mean + delta * new if math.isfinite(delta) else one.mean * old + other.mean * new,
+        one.abs_mean + (other.abs_mean - one.abs_mean) * new,
+        one.deviations + (other.deviations + delta * delta * old * its),
+        one.squares + other.squares,
+    )
+    return Moments._make((*counts, *reals))
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:
@@ -229,10 +213,6 @@ def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorSt
     for (piece,) in pieces(array):
         accumulator.add(piece)
     return accumulator.stats(), accumulator.ranges
-
-
-def _real(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def peak(stats: TensorStats | None) -> float | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress, words
 from tui_debugger.stats import compare_pairs
 from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.compare_pairs import (
@@ -214,43 +215,33 @@ def _dot(one: Array, other: Array) -> float:
     return float(np.einsum("i,i->", one, other))
 
 
-@dataclass(frozen=True, slots=True)
-class CompareTask:
-    """The work on one span: a ``spans.SpanTask``."""
-
-    options: CompareOptions
-    cost: int = 12
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
-        here, there = arrays
-        return Pairs(here, there)
-
-    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
-        found = PartialDifferences(self.options)
-        sums = self._sums(prepared)
-        for first, here, there in prepared.blocks(*span):
-            checkpoint(first - span[0])
-            if sums is None:
-                found.add(first, here, there)
-            else:
-                sums.add(first, here, there, units_of(here, there, self.options.unit))
-        if sums is not None:
-            found.take(sums)
-        return found
-
-    def _sums(self, pairs: Pairs) -> PairSums | None:
-        """Returns the kernel's accumulator; None where numpy must do the work: unknown types, or more statistics."""
-        if OTHERS or not is_known(pairs.here.dtype, pairs.there.dtype):
-            return None
-        tolerance, halves = self.options.tolerance, needs_halves(pairs.here, pairs.there)
-        bounds = self.options.top, tolerance.rtol, tolerance.atol
-        return PairSums(*bounds, counts_outside=not tolerance.percent, halves=halves)
+def compared_span(options: CompareOptions, pairs: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
+    """Compares one span of two arrays."""
+    found = PartialDifferences(options)
+    sums = _kernel_sums(options, pairs)
+    for first, here, there in pairs.blocks(*span):
+        checkpoint(first - span[0])
+        if sums is None:
+            found.add(first, here, there)
+        else:
+            sums.add(first, here, there, units_of(here, there, options.unit))
+    if sums is not None:
+        found.take(sums)
+    return found
 
 
-_SUMS: Final = (
-    *("finite", "same", "flips", "from_zero", "outside", "sum_abs", "squares"),
-    *("dot", "own_squares", "other_squares", "ulps", "within_one"),
-)
+def _kernel_sums(options: CompareOptions, pairs: Pairs) -> PairSums | None:
+    """Returns the kernel's accumulator; None where numpy must do the work: unknown types, or more statistics."""
+    if OTHERS or not is_known(pairs.here.dtype, pairs.there.dtype):
+        return None
+    tolerance, halves = options.tolerance, needs_halves(pairs.here, pairs.there)
+    bounds = options.top, tolerance.rtol, tolerance.atol
+    return PairSums(*bounds, counts_outside=not tolerance.percent, halves=halves)
+
+
+_SUMS: Final = words("""
+    finite same flips from_zero outside sum_abs squares dot own_squares other_squares ulps within_one
+    """)
 
 TOP: Final = 100
 """The number of largest differences that are kept for each measure."""
@@ -353,11 +344,11 @@ def compare(
     A ``tolerance`` in percent takes a second pass. ``types`` are real element types that differ from the arrays'
     (bfloat16 kept in float32). ``progress`` may raise to stop.
     """
-    unit = unit_of(pairs, types)
-    task = CompareTask(CompareOptions(tolerance, top, unit))
-    found = PartialDifferences(task.options)
+    options = CompareOptions(tolerance, top, unit_of(pairs, types))
+    found = PartialDifferences(options)
     first = _part_of_two(progress, 0) if tolerance.percent else progress
-    for part in span_results(pairs.shared, lambda: task, "comparing", first):
+    work = partial(compared_span, options)
+    for part in span_results(pairs.shared, work, "comparing", first, cost=12, prepare=Pairs):
         found.merge(part)
     return _result(pairs, found, progress)
 
@@ -485,7 +476,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
 def _alike(found: Differences) -> bool:
     """Tells whether counts and extremes allow a rearrangement."""
     one, other = found.here, found.there
-    counts = ("nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum")
+    counts = words("nan pos_inf neg_inf zero negative positive minimum maximum")
     return all(getattr(one, name) == getattr(other, name) for name in counts)
 
 

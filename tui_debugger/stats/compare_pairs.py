@@ -331,31 +331,17 @@ def outside_mask(here: Array, there: Array, tolerance: Boundary, boundary: float
 
 def count_outside(pairs: Pairs, tolerance: Boundary, boundary: float, progress: ProgressFn = no_progress) -> int:
     """Counts the elements outside, block by block; ``progress`` may raise to stop."""
-    task = _CountOutside(tolerance, boundary)
-    return sum(span_results(pairs.shared, lambda: task, "tolerance", progress))
 
-
-@dataclass(frozen=True, slots=True)
-class _CountOutside:
-    """The task of a span: counts its elements outside."""
-
-    tolerance: Boundary
-    boundary: float
-    cost: int = 6
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
-        here, there = arrays
-        return Pairs(here, there)
-
-    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> int:
-        found, tolerance = 0, self.tolerance
-        here, there = prepared.here.dtype, prepared.there.dtype
-        compiled, halves = is_known(here, there), needs_halves(prepared.here, prepared.there)
+    def count(prepared: Pairs, span: Span, checkpoint: Checkpoint) -> int:
+        found, (here, there) = 0, (prepared.here, prepared.there)
+        compiled, halves = is_known(here.dtype, there.dtype), needs_halves(here, there)
         for first, one, other in prepared.blocks(*span):
             checkpoint(first - span[0])
             if compiled:
-                bounds = tolerance.rtol, tolerance.atol, self.boundary
+                bounds = tolerance.rtol, tolerance.atol, boundary
                 found += kernel_pairs.count_outside(one, other, *bounds, halves=halves)
             else:
-                found += int(np.count_nonzero(outside_mask(one, other, tolerance, self.boundary)))
+                found += int(np.count_nonzero(outside_mask(one, other, tolerance, boundary)))
         return found
+
+    return sum(span_results(pairs.shared, count, "tolerance", progress, cost=6, prepare=Pairs))

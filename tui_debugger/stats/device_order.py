@@ -16,6 +16,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.stats import kernel
+from tui_debugger.stats.blocks import boxes
 from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.kernel.elements import copy_elements
 
@@ -48,8 +49,9 @@ class DeviceOrder:
     def copy(self, buffer: Array | SharedBytes, start: int, target: Array) -> None:
         """Fills a 1-D array with elements from ``start`` on, in C order; ``buffer`` is the whole device buffer."""
         done = 0
-        for low, high in _boxes(self.shape, start, start + len(target)):
-            extent = tuple(stop - first for first, stop in zip(low, high, strict=True))
+        for box in boxes(self.shape, start, len(target)):
+            low, high = tuple(first for first, _ in box), tuple(stop for _, stop in box)
+            extent = tuple(stop - first for first, stop in box)
             count = math.prod(extent)
             self._copy_box(buffer, low, high, target[done : done + count].reshape(extent))
             done += count
@@ -132,29 +134,6 @@ def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int
         end = min(first - first % block + block, last)
         yield first, end
         first = end
-
-
-def _boxes(shape: Shape, start: int, stop: int) -> Iterator[tuple[Shape, Shape]]:
-    """Yields the corners of boxes that cover the elements ``start`` to ``stop`` (C order), in that order."""
-    if start >= stop:
-        return
-    if not shape:
-        yield (), ()
-        return
-    inner = math.prod(shape[1:])
-    (first, before), (last, behind) = divmod(start, inner), divmod(stop, inner)
-    if first == last:
-        for low, high in _boxes(shape[1:], before, behind):
-            yield (first, *low), (first + 1, *high)
-        return
-    if before:
-        for low, high in _boxes(shape[1:], before, inner):
-            yield (first, *low), (first + 1, *high)
-        first += 1
-    if first < last:
-        yield (first, *(0 for _ in shape[1:])), (last, *shape[1:])
-    for low, high in _boxes(shape[1:], 0, behind):
-        yield (last, *low), (last + 1, *high)
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from tui_debugger.stats.blocks import BLOCK, pieces
 from tui_debugger.stats.dtypes import DType, is_numeric
 from tui_debugger.stats.kernel import is_known
 from tui_debugger.stats.kernel.elements import BitCounts, count_edges, keys_of
-from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, shared_arrays, span_results
 
 CLASSES: Final = 1 << 16
 SIGN: Final = 1 << 15
@@ -168,11 +169,11 @@ def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progres
     kind = kind_of(dtype)
     if dtype.itemsize <= 2:
         patterns = np.zeros(1 << 8 * dtype.itemsize, np.int64)
-        for part in span_results(shared, lambda: _CountPatterns(dtype), "counting", progress):
+        for part in span_results(shared, partial(_count_patterns, dtype), "counting", progress, cost=3):
             patterns += part
         return _of_patterns(patterns, dtype, kind)
     counts, zeros = np.zeros(CLASSES, np.int64), 0
-    for part, more in span_results(shared, lambda: _CountClasses(kind), "counting", progress):
+    for part, more in span_results(shared, partial(_count_by_class, kind), "counting", progress, cost=4):
         counts += part
         zeros += more
     return _summed(kind, counts, zeros)
@@ -203,59 +204,41 @@ def _unsigned(dtype: DType) -> DType:
     return np.dtype(f"u{dtype.itemsize}")
 
 
-@dataclass(frozen=True, slots=True)
-class _CountPatterns:
-    """The task of a span: counts each bit pattern."""
-
-    dtype: DType
-    cost: int = 3
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return flat_in_memory_order(arrays[0])
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
-        size, sums = 1 << 8 * self.dtype.itemsize, None
-        if kernel.available():
-            sums = BitCounts(width=self.dtype.itemsize)
-        found = np.zeros(size, np.int64)
-        for start in range(*span, _MANY):
-            checkpoint(start - span[0])
-            bits = np.asarray(prepared[start : min(start + _MANY, span[1])]).view(_unsigned(self.dtype))
-            if sums is not None:
-                sums.add(bits)
-            else:
-                found += np.bincount(bits, minlength=size)
-        return found if sums is None else sums.counts()
-
-
-@dataclass(frozen=True, slots=True)
-class _CountClasses:
-    """The task of a span: counts its elements by class, and its zeros."""
-
-    kind: KeyKind
-    cost: int = 4
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return flat_in_memory_order(arrays[0])
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
-        kind = self.kind
-        by_bits, (zeros, minus) = np.zeros(CLASSES, np.int64), (0, 0)
-        if kernel.available():
-            sums = BitCounts(width=kind.bits // 8, narrow=kind == SINGLES)
-            for block in value_blocks(prepared, kind, span, checkpoint):
-                sums.add(block)
-            by_bits, (zeros, minus) = sums.counts(), sums.zeros.tolist()
+def _count_patterns(dtype: DType, line: Any, span: Span, checkpoint: Checkpoint) -> Int64:
+    """Counts each bit pattern of a span."""
+    size, sums = 1 << 8 * dtype.itemsize, None
+    if kernel.available():
+        sums = BitCounts(width=dtype.itemsize)
+    found = np.zeros(size, np.int64)
+    for start in range(*span, _MANY):
+        checkpoint(start - span[0])
+        bits = np.asarray(line[start : min(start + _MANY, span[1])]).view(_unsigned(dtype))
+        if sums is not None:
+            sums.add(bits)
         else:
-            for block in value_blocks(prepared, kind, span, checkpoint):
-                by_bits += np.bincount(kind.upper_bits(block), minlength=CLASSES)
-                zeros += int(np.count_nonzero(block == 0))
-                minus += int(np.count_nonzero(block.view(kind.key) == kind.key.type(kind.zero)))
-        counts = np.empty(CLASSES, np.int64)
-        counts[CLASS_OF_BITS] = by_bits
-        counts[ZERO_CLASS] += minus
-        counts[CLASS_OF_BITS[SIGN]] -= minus
-        return counts, zeros
+            found += np.bincount(bits, minlength=size)
+    return found if sums is None else sums.counts()
+
+
+def _count_by_class(kind: KeyKind, line: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
+    """Counts the elements of a span by class, and its zeros."""
+    by_bits, (zeros, minus) = np.zeros(CLASSES, np.int64), (0, 0)
+    blocks = value_blocks(line, kind, span, checkpoint)
+    if kernel.available():
+        sums = BitCounts(width=kind.bits // 8, narrow=kind == SINGLES)
+        for block in blocks:
+            sums.add(block)
+        by_bits, (zeros, minus) = sums.counts(), sums.zeros.tolist()
+    else:
+        for block in blocks:
+            by_bits += np.bincount(kind.upper_bits(block), minlength=CLASSES)
+            zeros += int(np.count_nonzero(block == 0))
+            minus += int(np.count_nonzero(block.view(kind.key) == kind.key.type(kind.zero)))
+    counts = np.empty(CLASSES, np.int64)
+    counts[CLASS_OF_BITS] = by_bits
+    counts[ZERO_CLASS] += minus
+    counts[CLASS_OF_BITS[SIGN]] -= minus
+    return counts, zeros
 
 
 MOST_KEPT: Final = 1 << 21
@@ -335,8 +318,11 @@ def gather(
         return None
     parts: list[Keys] = [np.zeros(0, classes.kind.key)]
     if many:
-        task = _Gather(classes.kind, inside)
-        parts += span_results(shared_arrays(array), lambda: task, "sorting", progress)
+
+        def chosen(line: Any, span: Span, checkpoint: Checkpoint) -> Keys:
+            return np.concatenate([parts[0], *chosen_keys(line, classes.kind, inside, span, checkpoint)])
+
+        parts += span_results(shared_arrays(array), chosen, "sorting", progress, cost=3)
     found = Gathered(classes, np.sort(np.concatenate(parts)), inside)
     classes.known[:] = [found]
     return found
@@ -378,10 +364,18 @@ def _counted(
     """Counts below bounds that divide classes of too many elements to gather, by counting between the bounds."""
     shift, zero = classes.kind.shift, classes.kind.zero
     cut = np.array(sorted({bound for bound in bounds if split[bound >> shift]}), classes.kind.key)
-    task = _Below(classes.kind, split, cut)
-    sums = np.zeros(len(cut), np.int64)
-    for part in span_results(shared_arrays(array), lambda: task, "counting", progress):
-        sums += part
+
+    def below(line: Any, span: Span, checkpoint: Checkpoint) -> Int64:
+        found = np.zeros(len(cut), np.int64)
+        for keys in chosen_keys(line, classes.kind, split, span, checkpoint):
+            if len(cut) <= _FEW:
+                found += [int(np.count_nonzero(keys < bound)) for bound in cut]
+            else:
+                among = np.bincount(np.searchsorted(cut, keys, "right"), minlength=len(cut) + 1)
+                found += np.cumsum(among)[:-1]
+        return found
+
+    sums = sum(span_results(shared_arrays(array), below, "counting", progress, cost=3), np.zeros(len(cut), np.int64))
     held = np.where(split, classes.counts, 0)
     held[ZERO_CLASS] -= classes.zeros if split[ZERO_CLASS] else 0
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(held)])
@@ -391,45 +385,6 @@ def _counted(
         zeros = classes.zeros if which == ZERO_CLASS and bound > zero else 0
         found[bound] = int(classes.below[which] - before[which]) + up_to + zeros
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Gather:
-    """The task of a span: gathers its keys in some classes."""
-
-    kind: KeyKind
-    inside: Mask
-    cost: int = 3
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return flat_in_memory_order(arrays[0])
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
-        found = list(chosen_keys(prepared, self.kind, self.inside, span, checkpoint))
-        return np.concatenate(found) if found else np.zeros(0, self.kind.key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Below:
-    """The task of a span: counts its elements in some classes below each bound."""
-
-    kind: KeyKind
-    inside: Mask
-    bounds: Keys
-    cost: int = 3
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return flat_in_memory_order(arrays[0])
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
-        below = np.zeros(len(self.bounds), np.int64)
-        for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
-            if len(below) <= _FEW:
-                below += [int(np.count_nonzero(keys < bound)) for bound in self.bounds]
-            else:
-                among = np.bincount(np.searchsorted(self.bounds, keys, "right"), minlength=len(below) + 1)
-                below += np.cumsum(among)[:-1]
-        return below
 
 
 FINEST: Final = 20

@@ -8,16 +8,17 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tui_debugger.model import word_pairs, words
+
 DType = np.dtype[Any]
 
-_NUMPY: Final = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-)
-_EXTENSIONS: Final = (
-    *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
-    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-)
+_NUMPY: Final = words("""
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+    """)
+_EXTENSIONS: Final = words("""
+    bfloat16 float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz
+    float8_e8m0fnu
+    """)
 # getattr: older versions of ml_dtypes lack some fp8 types.
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
@@ -26,32 +27,13 @@ NAMES: Final = tuple(_TYPES)
 """The names of the types that numpy reads."""
 UNITS: Final = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Relative rounding error of a type, as measured against kernels and in real runs."""
-_STORED_WIDER: Final = {
-    "int4": "int8",
-    "int2": "int8",
-    "int1": "int8",
-    "uint4": "uint8",
-    "uint2": "uint8",
-    "uint1": "uint8",
-}
+_STORED_WIDER: Final = word_pairs("int4 int8  int2 int8  int1 int8  uint4 uint8  uint2 uint8  uint1 uint8")
 """Types without a numpy counterpart, and the type that holds their values in MindSpore's files."""
-_ALIASES: Final = {
-    "bf16": "bfloat16",
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "int": "int32",
-    "float8e4m3": "float8_e4m3fn",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-    "float8e8m0fnu": "float8_e8m0fnu",
-}
+_ALIASES: Final = word_pairs("""
+    bf16 bfloat16  half float16  float float32  double float64  f16 float16  f32 float32  f64 float64  int int32
+    float8e4m3 float8_e4m3fn  float8e4m3fn float8_e4m3fn  float8e4m3fnuz float8_e4m3fnuz  float8e5m2 float8_e5m2
+    float8e5m2fnuz float8_e5m2fnuz  float8e8m0 float8_e8m0fnu  float8e8m0fnu float8_e8m0fnu
+    """)
 
 
 @lru_cache(maxsize=256)

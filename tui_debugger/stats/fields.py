@@ -118,10 +118,6 @@ class StatisticField:
         return self.label or self.title
 
 
-def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Recipe:
-    return Recipe((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
-
-
 def _sums_added(one: Sums, other: Sums) -> Sums:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
@@ -165,26 +161,30 @@ def _variance_merged(one: Sums, other: Sums) -> Sums:
     return n, one[1] + delta * share, one[2] + other[2] + delta * delta * one[0] * share
 
 
+def _count(
+    name: str,
+    help_: str,
+    title: str,
+    part: Callable[[Any], Any],
+    sent: StatisticsPlace,
+    *,
+    label: str = "",
+    every: bool = False,
+    alarm: bool = False,
+) -> StatisticField:
+    made = Recipe((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
+    return StatisticField(name, Form.COUNT, help_, name, title, label, made, sent, unknown=0, alarm=alarm)
+
+
 FIELDS: Final = (
-    StatisticField(
-        "count",
-        Form.COUNT,
-        "number of elements",
-        column="count",
-        title="count",
-        made=_counted(len, every=True),
-        sent=StatisticsPlace(5, "count"),
-        unknown=0,
-    ),
-    StatisticField(
+    _count("count", "number of elements", "count", len, StatisticsPlace(5, "count"), every=True),
+    _count(
         "nan",
-        Form.COUNT,
         "number of NaN",
-        column="nan",
-        title="NaN",
-        made=_counted(lambda x: (x != x).sum(), every=True),  # noqa: PLR0124 - only NaN differs from itself
-        sent=StatisticsPlace(8, "nan_count"),
-        unknown=0,
+        "NaN",
+        lambda x: (x != x).sum(),  # noqa: PLR0124 - only NaN differs from itself
+        StatisticsPlace(8, "nan_count"),
+        every=True,
         alarm=True,
     ),
     StatisticField(
@@ -196,59 +196,40 @@ FIELDS: Final = (
         unknown=0,
         alarm=True,
     ),
-    StatisticField(
+    _count(
         "pos_inf",
-        Form.COUNT,
         "number of +Inf",
-        column="pos_inf",
-        title="+Inf",
-        made=_counted(lambda x: (x == math.inf).sum(), every=True),
-        sent=StatisticsPlace(10, "pos_inf_count"),
-        unknown=0,
+        "+Inf",
+        lambda x: (x == math.inf).sum(),
+        StatisticsPlace(10, "pos_inf_count"),
+        every=True,
         alarm=True,
     ),
-    StatisticField(
+    _count(
         "neg_inf",
-        Form.COUNT,
         "number of -Inf",
-        column="neg_inf",
-        title="-Inf",
-        made=_counted(lambda x: (x == -math.inf).sum(), every=True),
-        sent=StatisticsPlace(9, "neg_inf_count"),
-        unknown=0,
+        "-Inf",
+        lambda x: (x == -math.inf).sum(),
+        StatisticsPlace(9, "neg_inf_count"),
+        every=True,
         alarm=True,
     ),
-    StatisticField(
-        "zero",
-        Form.COUNT,
-        "number of zeros, -0 included",
-        column="zero",
-        title="zero",
-        made=_counted(lambda x: (x == 0).sum()),
-        sent=StatisticsPlace(11, "zero_count"),
-        unknown=0,
-    ),
-    StatisticField(
+    _count("zero", "number of zeros, -0 included", "zero", lambda x: (x == 0).sum(), StatisticsPlace(11, "zero_count")),
+    _count(
         "negative",
-        Form.COUNT,
         "number of finite values below 0",
-        column="negative",
-        title="neg",
+        "neg",
+        lambda x: (x < 0).sum(),
+        StatisticsPlace(6, "neg_zero_count"),
         label="negative",
-        made=_counted(lambda x: (x < 0).sum()),
-        sent=StatisticsPlace(6, "neg_zero_count"),
-        unknown=0,
     ),
-    StatisticField(
+    _count(
         "positive",
-        Form.COUNT,
         "number of finite values above 0",
-        column="positive",
-        title="pos",
+        "pos",
+        lambda x: (x > 0).sum(),
+        StatisticsPlace(7, "pos_zero_count"),
         label="positive",
-        made=_counted(lambda x: (x > 0).sum()),
-        sent=StatisticsPlace(7, "pos_zero_count"),
-        unknown=0,
     ),
     StatisticField(
         "minimum",

@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from tui_debugger.model import words
+from tui_debugger.stats.archive import SeekableBytes
 from tui_debugger.stats.ascend_nano import NANO
 from tui_debugger.stats.names_of_numbers import is_value
 from tui_debugger.stats.plain_files import is_marked, is_text
@@ -95,6 +97,14 @@ class Ends:
     @property
     def is_whole(self) -> bool:
         return self.size <= len(self.head)
+
+    def read_at(self, first: int, count: int) -> bytes:
+        """Returns bytes from a place on; the unknown middle reads as zeros."""
+        found = self.head[first : first + count]
+        behind = self.size - len(self.tail)
+        found += bytes(min(max(behind - first - len(found), 0), count - len(found)))
+        at = first + len(found) - behind
+        return found + (self.tail[at : at + count - len(found)] if len(found) < count else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,7 @@ def _is_missing(ends: Ends) -> LookedAt | None:
         if _unfinished(ends.name) is not None:
             return None
         return _doubt("is empty") if may_hold_tensors(ends.name) else NOTHING
-    if not ends.head.startswith(_POINTER):
+    if not ends.head.startswith(LFS_POINTER):
         return None
     plain = ends.name.endswith(_TEXTS) or _SEEN_OR_HEARD.fullmatch(ends.name) or not _SIZE.search(ends.head)
     if plain and not may_hold_tensors(ends.name):
@@ -225,28 +235,14 @@ _UNFINISHED: Final = re.compile(
 )
 """Names of unfinished downloads and copies; the last form is rsync's."""
 _PAGE: Final = 4096
-_POINTER: Final = b"version https://git-lfs"
+LFS_POINTER: Final = b"version https://git-lfs"
 _SIZE: Final = re.compile(rb"\nsize [1-9]")
 _SEEN_OR_HEARD: Final = re.compile(
     r".+\.(?:png|jpe?g|gif|bmp|svg|webp|tiff?|ico|psd|pdf|ps|mp[34]|wav|flac|ogg|webm|avi|mov|mkv|[to]tf|woff2?|ipynb"
     r"|parquet|arrow|docx|pptx|xlsx|exe|dll|so|jar|whl)"
 )
 """Names of pictures, papers, sounds, fonts, tables and programs."""
-_MAY_BE: Final = (
-    ".bin",
-    ".data",
-    ".index",
-    ".pb",
-    ".dat",
-    ".model",
-    ".gz",
-    ".xz",
-    ".bz2",
-    ".zst",
-    ".lz4",
-    ".tar",
-    ".zip",
-)
+_MAY_BE: Final = words(".bin .data .index .pb .dat .model .gz .xz .bz2 .zst .lz4 .tar .zip")
 """Suffixes that tensor files share with other files."""
 _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 
@@ -254,51 +250,21 @@ _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 # -- zip archives ----------------------------------------------------------------------------------
 
 
-class _BothEnds(io.RawIOBase):
-    """A file of which only the ends are known, for ``zipfile``; the middle reads as zeros."""
-
-    def __init__(self, ends: Ends) -> None:
-        super().__init__()
-        self._ends, self._at = ends, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = max(offset + (0, self._at, self._ends.size)[whence], 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        ends = self._ends
-        left = max(ends.size - self._at, 0)
-        size = left if size is None or size < 0 else min(size, left)
-        if size > 4 * LOOKED_AT:
-            raise zipfile.BadZipFile("more than is looked at")
-        found = ends.head[self._at : self._at + size]
-        behind = ends.size - len(ends.tail)
-        gap = min(max(behind - self._at - len(found), 0), size - len(found))
-        found += bytes(gap)
-        first = self._at + len(found) - behind
-        found += ends.tail[first : first + size - len(found)] if len(found) < size else b""
-        self._at += len(found)
-        return found
-
-
 def _members(ends: Ends) -> tuple[list[zipfile.ZipInfo], zipfile.ZipFile] | None:
     """Returns the directory of a zip archive; None: it is damaged, or longer than the known end."""
     try:
-        archive = zipfile.ZipFile(_BothEnds(ends))
-    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, IndexError):
+        content: Any = SeekableBytes(ends.size, 4 * LOOKED_AT, ends.read_at)
+        archive = zipfile.ZipFile(content)
+    except _DAMAGED_ZIP:
         return None
     return archive.infolist(), archive
 
 
+_DAMAGED_ZIP: Final = (
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
+    *(OSError, ValueError, EOFError, IndexError),
+)
+"""Errors of ``zipfile``."""
 _LOCAL_NAME: Final = re.compile(rb"PK\x03\x04.{22}(..)..", re.DOTALL)
 
 
@@ -347,7 +313,7 @@ def _without_storages(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> Loo
         with archive.open(pickled) as file:
             data = file.read(LOOKED_AT + 1)
         found = _looks_like_pickle(Ends(data[:LOOKED_AT], data[-LOOKED_AT:], pickled.file_size, "data.pkl"))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+    except _DAMAGED_ZIP:
         found = None
     if found is None or found.holds is Holds.DOUBT:
         return _doubt("is a file of torch.save whose pickle could not be looked at")
@@ -385,7 +351,7 @@ def _look_at_nameless(infos: Sequence[zipfile.ZipInfo], archive: zipfile.ZipFile
         try:
             with archive.open(info) as member:
                 head = member.read(LOOKED_AT)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+        except _DAMAGED_ZIP:
             continue
         tail = head if len(head) == info.file_size else b""
         answer = _look(Ends(head, tail, info.file_size, info.filename.rpartition("/")[2].lower(), depth + 1))
@@ -402,7 +368,7 @@ _OFFICE: Final = "[Content_Types].xml"
 
 # -- pickles ---------------------------------------------------------------------------------------
 
-_TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
+TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
 _BUILDERS: Final = re.compile(
     r"(?:torch|torch_npu|numpy|jax|jaxlib|tensorflow|keras|flax|mindspore|paddle|cupy|mxnet|chainer|oneflow|tinygrad|mlx"
     r"|array|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
@@ -429,7 +395,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about odd text in the pickle
                 for code, argument, _ in pickletools.genops(stream):
-                    if code.name == "LONG1" and argument == _TORCH_MAGIC:
+                    if code.name == "LONG1" and argument == TORCH_MAGIC:
                         row = _LEGACY
                     if names.take(code.name, argument):
                         return row.found
@@ -633,21 +599,7 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     ("rar", b"Rar!\x1a\x07", None),
 )
 """Name, magic bytes, and decompressor; None: the standard library has none."""
-_TEXTS: Final = (
-    ".json",
-    ".jsonl",
-    ".txt",
-    ".log",
-    ".csv",
-    ".tsv",
-    ".yaml",
-    ".yml",
-    ".md",
-    ".html",
-    ".xml",
-    ".py",
-    ".sql",
-)
+_TEXTS: Final = words(".json .jsonl .txt .log .csv .tsv .yaml .yml .md .html .xml .py .sql")
 
 
 _WITHOUT_MARK: Final = ("zlib", "lzma")
@@ -731,9 +683,7 @@ def _look_into_tar(ends: Ends) -> LookedAt | None:
 
 _NPY: Final = FileFormat("an array of NumPy", "npy", (".npy",), ((0, b"\x93NUMPY"),))
 _NPZ: Final = FileFormat("an archive of NumPy", "npz", (".npz",), decides=_looks_like_npz)
-_PART: Final = FileFormat(
-    "a part of a distributed checkpoint", suffixes=(".distcp",), named=re.compile(r".+\.distcp"), decides=None
-)
+_PART: Final = FileFormat("a part of a distributed checkpoint", named=re.compile(r".+\.distcp"))
 _TORCH: Final = FileFormat("a file of torch.save", "pt", (".pt", ".pth", ".ckpt"), decides=_looks_like_torch)
 _PICKLE: Final = FileFormat("a pickle", "", (".pkl", ".pickle", ".joblib"), decides=_looks_like_pickle)
 _LEGACY: Final = FileFormat("a file of torch.save before 1.6", "pt")

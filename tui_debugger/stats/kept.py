@@ -30,12 +30,12 @@ class Kept(Generic[K, V]):
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, key: K) -> V | None:
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Returns a known value, or makes it and keeps it; drops the oldest ones when there are too many."""
         found = self._found.get(key)
-        return None if found is None else found[0]
-
-    def put(self, key: K, value: V) -> V:
-        """Keeps and returns a value; drops the oldest ones when there are too many."""
+        if found is not None:
+            return found[0]
+        value = make()
         size = self._size(value) + _FILE
         with self._lock:
             self._total += size - self._found.pop(key, (value, 0))[1]

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import ast
 import errno
-import importlib
 import math
 import os
+import pkgutil
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +30,7 @@ from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
-from tui_debugger.stats.archive import Archive, FileBytes, MemberFile, open_archive, opened
+from tui_debugger.stats.archive import Archive, FileBytes, MemberFile, open_archive, opened, unreadable
 from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at
 
@@ -121,16 +122,16 @@ class ValueLayout:
         return TensorMeta(self.name, self.shape, self.nbytes)
 
 
-class ValueReader(Protocol):
-    """Reads the values of one tensor of an open file. The caller that opened the file closes it, after ``close``."""
+class ValueReader:
+    """Reads the values of one tensor of an open file. The caller that opened the file closes it, after ``close``.
 
-    @property
-    def layout(self) -> ValueLayout:
-        """Element type, shape, and order in which ``read_into`` delivers the values: C order, except for .npy files."""
+    ``layout``: element type, shape, and order in which ``read_into`` delivers the values: C order, except for .npy
+    files. ``packed``: the values must be unpacked or decoded from the first one on, so that nothing can be mapped.
+    """
 
-    @property
-    def packed(self) -> bool:
-        """Tells whether the values must be unpacked or decoded from the first one on, so that nothing can be mapped."""
+    __slots__ = ()
+    layout: ValueLayout
+    packed: bool = False
 
     def read_into(self, start: int, target: Array) -> None:
         """Fills a 1-D array from element ``start`` on.
@@ -138,20 +139,23 @@ class ValueReader(Protocol):
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
         """
+        raise NotImplementedError
 
     def array(self) -> Array:
         """Returns all values in their shape: read when they are few, else a view of a memory map where possible."""
+        flat = np.empty(self.layout.count, self.layout.dtype)
+        self.read_into(0, flat)
+        return flat.reshape(self.layout.shape)
+
+    def lazy_array(self) -> Array:
+        """Returns all values; where converting is costly, a long tensor comes as a ``FileArray``, which stays valid."""
+        return self.array()
+
+    def check(self, _: int) -> None:
+        """See ``TensorFile.check``; does nothing where reading compares the checksum."""
 
     def close(self) -> None:
         """Releases everything but the file."""
-
-
-@runtime_checkable
-class ConvertingReader(Protocol):
-    """A ``ValueReader`` that converts the values it reads, which is costly for all of a long tensor."""
-
-    def lazy_array(self) -> Array:
-        """Returns all values; a long tensor comes as a ``FileArray``, which stays valid when the file is closed."""
 
 
 class ElementReader(Protocol):
@@ -322,7 +326,7 @@ May raise UnreadableTensorError, OSError, ValueError.
 """
 
 
-class StoredValues:
+class StoredValues(ValueReader):
     """Values that lie contiguously in a file or archive member: a ``ValueReader``."""
 
     __slots__ = ("_bytes", "_head", "_spec", "_stored", "layout", "packed")
@@ -389,9 +393,6 @@ class StoredValues:
         flat = np.frombuffer(mapped, self._stored, layout.count, start + layout.offset)
         _check_range(self._spec, flat)
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
-
-    def close(self) -> None:
-        """See ``ValueReader``; nothing is kept."""
 
     def _read_header(self) -> ValueLayout:
         spec = self._spec
@@ -465,17 +466,15 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
 def _opener(spec: ReadSpec) -> OpenValue:
     """Raises UnreadableTensorError for an unknown format, or one whose module cannot be imported."""
     found = FORMATS.get(spec.format)
-    if isinstance(found, str):
-        module, _, name = found.partition(":")
-        try:
-            found = cast("OpenValue", getattr(importlib.import_module(module), name))
-        except ImportError as error:
-            raise _unreadable(
-                spec, f"is of a format that is not read: {spec.format} ({reason_of(error, within=True)})"
-            ) from error
-        FORMATS[spec.format] = found
     if found is None:
         raise _unreadable(spec, f"is of a format that is not read: {spec.format}")
+    if isinstance(found, str):
+        try:
+            found = cast("OpenValue", pkgutil.resolve_name(found))
+        except ImportError as error:
+            why = f"is of a format that is not read: {spec.format} ({reason_of(error, within=True)})"
+            raise _unreadable(spec, why) from error
+        FORMATS[spec.format] = found
     return found
 
 
@@ -545,8 +544,8 @@ class TensorFile:
             UnreadableTensorError: the checksum differs.
         """
         size = self.layout.dtype.itemsize
-        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and hasattr(self._values, "check"):
-            self._values.check(zeros)  # only formats whose reading compares no checksum have it
+        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)):
+            self._values.check(zeros)
 
     @property
     def place(self) -> tuple[int, int] | None:
@@ -565,8 +564,6 @@ class TensorFile:
         if isinstance(values, StoredValues) and opener.waits(self._descriptor):
             fetched = values.layout.nbytes > FETCHED_WHOLE and not values.layout.fortran
             return cast("Array", FileArray(_NetworkReader(self._spec))) if fetched else self.array()
-        if not isinstance(values, ConvertingReader):
-            return self.array()
         lazy = values.lazy_array()
         if isinstance(lazy, np.ndarray):
             lazy.flags.writeable = False
@@ -597,21 +594,27 @@ class _NetworkReader:
         return found.reshape(elements.shape)
 
 
+@contextmanager
+def _opened_for_values(spec: ReadSpec) -> Iterator[TensorFile]:
+    with TensorFile(spec) as file:
+        try:
+            yield file
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+
+
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
     """Returns a part of a tensor, read-only, for the shape known so far.
 
     Raises:
         UnreadableTensorError: as ``open_array``, or the file has another shape by now.
     """
-    with TensorFile(spec) as file:
+    with _opened_for_values(spec) as file:
         shape = file.layout.shape
         ends = [max(entry, default=-1) if isinstance(entry, range) else entry for entry in entries]
         if len(ends) != len(shape) or any(end >= length for end, length in zip(ends, shape, strict=True)):
             raise _unreadable(spec, "has another shape than before", "the file was written anew: look again")
-        try:
-            return part_of(file.lazy_array(), entries)
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+        return part_of(file.lazy_array(), entries)
 
 
 def open_array(spec: ReadSpec) -> Array:
@@ -620,20 +623,14 @@ def open_array(spec: ReadSpec) -> Array:
     bfloat16 stored as float32 stays float32; raw bfloat16 and fp8 come as ``ml_dtypes`` types; big-endian and
     Fortran-ordered files keep their order.
     """
-    with TensorFile(spec) as file:
-        try:
-            return file.array()
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+    with _opened_for_values(spec) as file:
+        return file.array()
 
 
 def open_lazily(spec: ReadSpec) -> Array:
     """Does as ``open_array``, but a long tensor that must be converted or fetched comes as a ``FileArray``."""
-    with TensorFile(spec) as file:
-        try:
-            return file.lazy_array()
-        except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
+    with _opened_for_values(spec) as file:
+        return file.lazy_array()
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:
@@ -659,7 +656,7 @@ def raw_layout(spec: ReadSpec) -> ValueLayout | None:
 
 
 def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:
-    return UnreadableTensorError(what, where=f"{spec.path}:{spec.member}" if spec.member else spec.path, hint=hint)
+    return unreadable(f"{spec.path}:{spec.member}" if spec.member else spec.path, what, hint)
 
 
 def _check_range(spec: ReadSpec, values: Array) -> None:
@@ -780,31 +777,12 @@ def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offs
     return ValueLayout(dtype, name, shape, matters, offset, math.prod(shape))
 
 
-def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> ValueLayout | str:
-    """Returns the layout of values in C order at offset 0, or a text of the error when the shape is impossible."""
-    return _layout(dtype, name, shape, False, 0)
-
-
-def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yields boxes that cover ``count`` elements from ``start`` on (C order): rest of a row, rows, start of a row.
-
-    Each box is (first index, end) for each dimension; the boxes are in the order of their elements.
-    """
-    if not count:
-        return
-    if len(shape) <= 1:
-        yield ((start, start + count),) if shape else ()
-        return
-    row = math.prod(shape[1:])
-    while count:
-        index, inside = divmod(start, row)
-        whole = count // row if not inside else 0
-        taken = whole * row or min(row - inside, count)
-        if whole:
-            yield ((index, index + whole), *((0, size) for size in shape[1:]))
-        else:
-            yield from (((index, index + 1), *box) for box in boxes(shape[1:], inside, taken))
-        start, count = start + taken, count - taken
+def checked_layout(dtype: DType, name: str, shape: tuple[int, ...], where: str) -> ValueLayout:
+    """Returns the layout of values in C order at offset 0; UnreadableTensorError: the shape is impossible."""
+    layout = _layout(dtype, name, shape, False, 0)
+    if isinstance(layout, str):
+        raise unreadable(where, layout)
+    return layout
 
 
 def _check_size(spec: ReadSpec, layout: ValueLayout, size: int) -> None:

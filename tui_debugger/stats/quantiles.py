@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array, Int64, Mask
+from tui_debugger.arrays import Array, Int64
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats import distribution
 from tui_debugger.stats.distribution import (
@@ -29,7 +29,7 @@ from tui_debugger.stats.distribution import (
     gather,
 )
 from tui_debugger.stats.dtypes import canonical_name, dtype_of
-from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, shared_arrays, span_results
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 _STEP: Final = 16
@@ -153,8 +153,7 @@ class _QuantileSearch:
     def narrow(self, shared: SharedArrays, progress: ProgressFn) -> None:
         """Goes through the array once more, for 16 more bits of every class."""
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
-        task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
-        for at, many in span_results(shared, lambda: task, "narrowing down", progress):
+        for at, many in span_results(shared, self._counted, "narrowing down", progress, cost=4):
             counts[at] += many
         classes, offsets, held = [], [], {}
         for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
@@ -172,42 +171,20 @@ class _QuantileSearch:
         """Returns the keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
-        task = _Collect(self.kind, self.inside, self.prefixes, self.left)
-        keys = np.sort(np.concatenate(list(span_results(shared, lambda: task, "sorting", progress))))
+        keys = np.sort(np.concatenate(list(span_results(shared, self._collected, "sorting", progress, cost=4))))
         starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
         picked: Keys = keys[starts[self.which] + self.offsets]
         return picked
 
+    def _keys(self, line: Any, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
+        return chosen_keys(line, self.kind, self.inside, span, checkpoint)
 
-@dataclass(frozen=True, slots=True)
-class _OfClasses:
-    """A span's task about the keys that begin with one of the prefixes; ``left`` bits follow the prefix."""
-
-    kind: KeyKind
-    inside: Mask
-    prefixes: Keys
-    left: int
-    cost: int = 4
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return flat_in_memory_order(arrays[0])
-
-    def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
-        """Returns the keys that have one of the prefixes, and the index of the prefix."""
-        high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
-        at = np.searchsorted(self.prefixes, high)
-        inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
-        return keys[inside], at[inside]
-
-
-class _Narrow(_OfClasses):
-    """Counts a span's elements by the next 16 bits of each class; returns places with any in the counts, and counts."""
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
+    def _counted(self, line: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
+        """Counts a span's elements by the next 16 bits of each class; returns the places with any, and the counts."""
         size = len(self.prefixes) * CLASSES
         counts: Int64 | None = None
         places, many = [np.zeros(0, np.int64)], 0
-        for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
+        for keys in self._keys(line, span, checkpoint):
             places.append(self._places(keys))
             many += len(places[-1])
             if many > size // 2:  # now counting into all counts is faster than sorting
@@ -224,7 +201,7 @@ class _Narrow(_OfClasses):
         """Returns for each key that has one of the prefixes its place in the counts of all classes."""
         shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
         if self.left < self.kind.shift:
-            chosen, at = self.chosen(keys)
+            chosen, at = self._chosen(keys)
             found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
             return found
         first = np.zeros(CLASSES, np.int64)  # each key is in one of the classes, by its upper bits
@@ -233,13 +210,17 @@ class _Narrow(_OfClasses):
         places += ((keys >> shift) & mask).astype(np.int64)
         return places
 
+    def _collected(self, line: Any, span: Span, checkpoint: Checkpoint) -> Keys:
+        """Returns a span's keys of each class."""
+        chosen = (self._chosen(keys)[0] for keys in self._keys(line, span, checkpoint))
+        return np.concatenate([np.zeros(0, self.kind.key), *chosen])
 
-class _Collect(_OfClasses):
-    """Collects a span's keys of each class."""
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
-        chosen = chosen_keys(prepared, self.kind, self.inside, span, checkpoint)
-        return np.concatenate([np.zeros(0, self.kind.key), *(self.chosen(keys)[0] for keys in chosen)])
+    def _chosen(self, keys: Keys) -> tuple[Keys, Int64]:
+        """Returns the keys that have one of the prefixes, and the index of the prefix."""
+        high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
+        at = np.searchsorted(self.prefixes, high)
+        inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
+        return keys[inside], at[inside]
 
 
 TARGETS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")

@@ -394,11 +394,8 @@ class Records:
     def put_recorded(self, indices: Integers, records: Sequence[Record], need: RequiredStats) -> None:
         """Sets distinct rows of which no more than these statistics will ever be known: other needs are NOT_KNOWN."""
         self._changed().view(_WHOLE)[indices] = np.array([self._values(each) for each in records], ROW).view(_WHOLE)
-        for index, record in zip(indices.tolist(), records, strict=True):
-            if record.error:
-                self.errors[index] = record.error
-            elif self.errors:
-                self.errors.pop(index, None)
+        self._drop_errors(indices)
+        self.errors |= {at: each.error for at, each in zip(indices.tolist(), records, strict=True) if each.error}
         self._ask_in_vain(indices, need)
 
     def put_recorded_columns(
@@ -414,8 +411,7 @@ class Records:
         taken["before"] = np.where(no_value, Before.NO_VALUE, Before.NONE)
         taken["asked"] = CHANGE_ASKED if need.change else 0
         self._changed().view(_WHOLE)[indices] = taken.view(_WHOLE)
-        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
-            del self.errors[index]
+        self._drop_errors(indices)
         self._ask_in_vain(indices, need)
 
     def _ask_in_vain(self, indices: Integers, need: RequiredStats) -> None:
@@ -434,19 +430,17 @@ class Records:
         change = record.change
         asked = (CHANGE_ASKED if record.need.change else 0) | (CHANGE_KNOWN if change is not None else 0)
         meta = -1 if record.meta is None else self.meta_number(record.meta)
-        state, stored = RecordState.NO_NUMBERS, _NO_STATS
+        state, stats = RecordState.NO_NUMBERS, None
         if record.error:
             state = RecordState.UNREADABLE
         elif record.stats is not None:
-            state, stored = RecordState.MEASURED, _stored_values(record.stats)
-            if None in stored:
-                stored = tuple(math.nan if value is None else value for value in stored)
+            state, stats = RecordState.MEASURED, record.stats
         difference, reference = (
             (change.mean_abs_difference, change.mean_abs_previous) if change is not None else (0.0, 0.0)
         )
         before = BEFORE_WORDS.index(record.previous)
-        at_least = int(record.stats.at_least) if record.stats is not None else 0
-        return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, at_least)
+        at_least = _at_least(record.stats)
+        return (*_stored(stats), difference, reference, 0, 0, 0, 0, meta, state, before, asked, at_least)
 
     def _put_beside(self, index: int, record: Record) -> None:
         """Sets the entries of a row outside of ``rows``."""
@@ -458,10 +452,8 @@ class Records:
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
         if record.previous_stats is not None or record.need.previous_stats:
             previous = record.previous_stats or PreviousStats("none")
-            stored = _NO_STATS if previous.stats is None else _stored_values(previous.stats)
-            values = tuple(math.nan if value is None else value for value in stored)
-            at_least = int(previous.stats.at_least) if previous.stats is not None else 0
-            self.previous_stats_column()[index] = (*values, BEFORE_WORDS.index(previous.state), at_least)
+            before, at_least = BEFORE_WORDS.index(previous.state), _at_least(previous.stats)
+            self.previous_stats_column()[index] = (*_stored(previous.stats), before, at_least)
 
     def previous_stats_column(self) -> npt.NDArray[Any]:
         if self.previous_stats is None:
@@ -496,13 +488,16 @@ class Records:
 
     def _clear_beside(self, indices: Integers) -> None:
         """Makes the entries of rows outside of ``rows`` unknown."""
-        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
-            del self.errors[index]
+        self._drop_errors(indices)
         columns: Iterable[Int64 | Int8] = (*self.ranges.values(), *self.close.values())
         for column in columns:
             column[indices] = NOT_ASKED
         if self.previous_stats is not None:
             self.previous_stats["before"][indices] = NOT_ASKED
+
+    def _drop_errors(self, indices: Integers) -> None:
+        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
+            del self.errors[index]
 
     def compared(self) -> Mask:
         """Tells which rows were asked for their change since the previous step."""
@@ -549,6 +544,16 @@ class Records:
             self.close_column(closeness)[target] = answers[source]
         if other.previous_stats is not None:
             self.previous_stats_column()[target] = other.previous_stats[source]
+
+
+def _stored(stats: TensorStats | None) -> tuple[Any, ...]:
+    """Returns the stored statistics; NaN stands for None."""
+    values = _NO_STATS if stats is None else _stored_values(stats)
+    return tuple(math.nan if value is None else value for value in values) if None in values else values
+
+
+def _at_least(stats: TensorStats | None) -> int:
+    return int(stats.at_least) if stats is not None else 0
 
 
 def _stats(row: Mapping[str, Any]) -> TensorStats:

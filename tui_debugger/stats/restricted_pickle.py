@@ -80,19 +80,9 @@ Persistent = Callable[[Any], Any]
 """Makes the stand-in for an object outside of the pickle from its persistent id."""
 
 
-def stand_ins(names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Global]:
-    """Returns globals for classes whose objects are kept as ``Instance``."""
-    return {name: Global(name, _Maker(name)) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes stand-ins of one class."""
-
-    kind: str
-
-    def __call__(self, *arguments: Any) -> Instance:
-        return Instance(self.kind, arguments)
+def stand_in(name: str) -> Global:
+    """Returns the global for a class whose objects are kept as ``Instance``."""
+    return Global(name, lambda *arguments: Instance(name, arguments))
 
 
 def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> Loaded:
@@ -115,12 +105,12 @@ def no_names(_: str) -> None:
     """Refuses all names."""
 
 
-def load_plain(data: bytes, names: Names) -> Any:
-    """Returns the object of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
+def load_plain(data: bytes, names: Names) -> Loaded:
+    """Returns the content of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
     loaded = load(data, names, _nothing_outside)
     if loaded.end != len(data):
         raise PickleError("has bytes behind its pickle")
-    return loaded.value
+    return loaded
 
 
 class _Machine:

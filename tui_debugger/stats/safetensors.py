@@ -19,8 +19,9 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.errors import reason_of
-from tui_debugger.model import ReadSpec
+from tui_debugger.model import ReadSpec, word_pairs
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.npy import StoredValues
 
@@ -30,22 +31,12 @@ MAX_HEADER: Final = 100_000_000
 _LENGTH: Final = 8
 _EACH: Final = 200
 """Approximate bytes of memory for each tensor: its name and its columns."""
-_TYPES: Final = {
-    "BOOL": ("bool", 1),
-    **{
-        f"{sign}{bits}": (f"{name}{bits}", bits // 8)
-        for sign, name in (("I", "int"), ("U", "uint"))
-        for bits in (8, 16, 32, 64)
-    },
-    **{f"F{bits}": (f"float{bits}", bits // 8) for bits in (16, 32, 64)},
-    "BF16": ("bfloat16", 2),
-    "F8_E4M3": ("float8_e4m3fn", 1),
-    "F8_E5M2": ("float8_e5m2", 1),
-    "F8_E4M3FNUZ": ("float8_e4m3fnuz", 1),
-    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 1),
-    "F8_E8M0": ("float8_e8m0fnu", 1),
-    "C64": ("complex64", 8),
-}
+_NAMES: Final = word_pairs("""
+    BOOL bool  I8 int8  I16 int16  I32 int32  I64 int64  U8 uint8  U16 uint16  U32 uint32  U64 uint64  F16 float16
+    F32 float32  F64 float64  BF16 bfloat16  C64 complex64  F8_E4M3 float8_e4m3fn  F8_E5M2 float8_e5m2
+    F8_E4M3FNUZ float8_e4m3fnuz  F8_E5M2FNUZ float8_e5m2fnuz  F8_E8M0 float8_e8m0fnu
+    """)
+_TYPES: Final = {word: (name, dtype.itemsize) for word, name in _NAMES.items() if (dtype := dtype_of(name)) is not None}
 """Our name of each element type, and its bytes."""
 _PACKED: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """Bits of elements that share bytes; these types are known by name only."""
@@ -122,7 +113,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> SafetensorsHeader:
     key = (path, state_of(status))
-    return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
+    return _headers.get(key, lambda: _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> SafetensorsHeader:

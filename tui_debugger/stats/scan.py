@@ -139,34 +139,23 @@ def scan(
     closed.
     """
     mount = next(filter(None, map(opener.mount_of, requests.specs.paths)), None)
-    if mount is not None:
-        _scan_mounted(_Mounted(requests, sizes, place, progress, mount), workers, meanwhile)
-        return
-    executor = workers.executor(int(costs(sizes).sum()))
+    if mount is None:
+        executor = workers.executor(int(costs(sizes).sum()))
+        parallel = workers.parallel if executor is not None else 1
+    else:
+        # Workers on other machines would have to list the mount again and could not share fetched data, and reading
+        # from a network needs no other core: threads of this process do it.
+        parallel = MOUNTED_THREADS if mount.waits else 1
+        sizes = sizes + _LIKE_A_REQUEST if mount.waits else sizes
+        executor = DaemonThreads(parallel, "tdbg reader") if parallel > 1 else None
     remote = isinstance(executor, OwnExecutor) and executor.remote
-    parallel = workers.parallel if executor is not None else 1
     work = _ScanWork(requests, sizes, place, progress, parallel=parallel, remote=remote)
     work.tell()
-    if executor is not None and not _by_workers(work, executor, workers, meanwhile):
-        workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
-    while (task := work.next()) is not None:
-        if workers.closed:
-            raise CancelledError("closed")
-        work.here(task)
-
-
-def _scan_mounted(work: _Mounted, workers: MeasureWorkers, meanwhile: Meanwhile) -> None:
-    """Serves requests for files in a tar or at a URL, with threads of this process.
-
-    Workers on other machines would have to list the mount again and could not share fetched data, and reading from a
-    network needs no other core.
-    """
-    work.tell()
-    if work.parallel > 1:
-        executor = DaemonThreads(work.parallel, "tdbg reader")
-        try:
-            _by_workers(work, executor, workers, meanwhile)
-        finally:
+    try:
+        if executor is not None and not _by_workers(work, executor, workers, meanwhile):
+            workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
+    finally:
+        if executor is not None and mount is not None:
             executor.shutdown(wait=False, cancel_futures=True)
     while (task := work.next()) is not None:
         if workers.closed:
@@ -346,17 +335,6 @@ MOUNTED_THREADS: Final = 16
 """Files that are read at the same time where reading waits for a network."""
 _LIKE_A_REQUEST: Final = 1 << 20
 """Cost of a network request in bytes; it makes even few files worth sharing."""
-
-
-class _Mounted(_ScanWork):
-    """Work on files of a mount, with ``parallel`` threads."""
-
-    def __init__(
-        self, requests: ReadRequests, sizes: Int64, place: Place, progress: ProgressFn, mount: opener.Mount
-    ) -> None:
-        self.parallel = MOUNTED_THREADS if mount.waits else 1
-        weighed = sizes + _LIKE_A_REQUEST if mount.waits else sizes
-        super().__init__(requests, weighed, place, progress, parallel=self.parallel, remote=False)
 
 
 def _absolute(requests: ReadRequests) -> ReadRequests:

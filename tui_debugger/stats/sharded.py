@@ -21,8 +21,10 @@ from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import State, state_of, temporary_array, unreadable
+from tui_debugger.stats.blocks import boxes
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, boxes, checked_layout, open_array
+from tui_debugger.stats.kept import Kept
+from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, ValueReader, checked_layout, open_array
 from tui_debugger.stats.restricted_pickle import Global, Instance
 from tui_debugger.stats.safetensors import SafetensorsHeader, read_header
 from tui_debugger.stats.torch_file import read_objects
@@ -33,7 +35,9 @@ SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors"
 """Names of files whose metadata say where their pieces belong."""
 _NOTES: Final = "DCP_SHARDING_INFO"
 _KEPT: Final = 8
-"""Indexes that are cached, and pieces of a tensor that stay open."""
+"""Pieces of a tensor that stay open."""
+_EACH: Final = 1000
+"""Approximate bytes of memory for each tensor: its pieces and their places."""
 
 Shape = tuple[int, ...]
 
@@ -76,7 +80,7 @@ class CheckpointIndex:
     stretches: dict[str, list[tuple[int, int]]]
 
 
-_indexes: dict[tuple[str, State], CheckpointIndex] = {}
+_indexes: Kept[tuple[str, State], CheckpointIndex] = Kept(lambda index: len(index.tensors) * _EACH)
 
 
 def read_index(path: str) -> CheckpointIndex:
@@ -89,16 +93,15 @@ def read_index(path: str) -> CheckpointIndex:
         key = path, state_of(opener.stat(path))
     except (OSError, ValueError):
         key = path, (0, 0, 0, 0)
-    if key not in _indexes:
-        found = read_objects(path)
-        try:
-            index = _index_of(found, os.path.dirname(path))  # noqa: PTH120 - as above
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise unreadable(path, "is no index of a distributed checkpoint, or a damaged one") from error
-        while len(_indexes) >= _KEPT:
-            _indexes.pop(next(iter(_indexes)), None)
-        _indexes[key] = index
-    return _indexes[key]
+    return _indexes.get(key, lambda: _read_index(path))
+
+
+def _read_index(path: str) -> CheckpointIndex:
+    found = read_objects(path)
+    try:
+        return _index_of(found, os.path.dirname(path))  # noqa: PTH120 - as above
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise unreadable(path, "is no index of a distributed checkpoint, or a damaged one") from error
 
 
 def not_indexed(path: str) -> list[tuple[str, str]]:
@@ -213,7 +216,7 @@ def _sizes(values: Any) -> Shape:
 
 # -- files of safetensors with notes ---------------------------------------------------------------
 
-_shards: dict[tuple[tuple[str, State], ...], dict[str, Sharded]] = {}
+_shards: Kept[tuple[tuple[str, State], ...], dict[str, Sharded]] = Kept(lambda found: len(found) * _EACH)
 
 
 def read_shards(folder: str) -> dict[str, Sharded]:
@@ -227,12 +230,7 @@ def read_shards(folder: str) -> dict[str, Sharded]:
         key = tuple((f"{folder}/{name}", state_of(opener.stat(f"{folder}/{name}"))) for name in names)
     except (OSError, ValueError) as error:
         raise unreadable(folder, f"cannot be listed: {error}") from error
-    if key not in _shards:
-        found = _shards_of((path, read_header(path)) for path, _ in key)
-        while len(_shards) >= _KEPT:
-            _shards.pop(next(iter(_shards)), None)
-        _shards[key] = found
-    return _shards[key]
+    return _shards.get(key, lambda: _shards_of((path, read_header(path)) for path, _ in key))
 
 
 def open_shards(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
@@ -313,7 +311,7 @@ def _opened(tensors: dict[str, Sharded], spec: ReadSpec) -> ShardedValues:
     return ShardedValues(found, where)
 
 
-class ShardedValues:
+class ShardedValues(ValueReader):
     """The values of a tensor in pieces: a ``npy.ValueReader``."""
 
     __slots__ = ("_arrays", "_tensor", "_where", "layout", "packed")
@@ -328,10 +326,7 @@ class ShardedValues:
                 dtype, name = file.layout.dtype, file.layout.name
         if dtype is None:
             raise unreadable(where, f"has elements of type {tensor.dtype or '(none)'}, which are not read")
-        layout = checked_layout(dtype, name, tensor.shape)
-        if isinstance(layout, str):
-            raise unreadable(where, layout)
-        self.layout = layout
+        self.layout = checked_layout(dtype, name, tensor.shape, where)
 
     def read_into(self, start: int, target: Array) -> None:
         done = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -24,22 +24,9 @@ SPAN: Final = 1 << 22
 Span = tuple[int, int]
 Checkpoint = Callable[[int], None]
 """Called with the number of done elements of a span; may raise to stop."""
-T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
-
-
-class SpanTask(Protocol[T_co]):
-    """The work on one span. Stateless: one task serves many spans, in several threads."""
-
-    @property
-    def cost(self) -> int:
-        """The cost of an element, in bytes as ``MeasureWorkers.executor`` counts them."""
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        """Returns the input of ``do``; cheap."""
-
-    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> T_co:
-        """Returns the result of a span (first element, end)."""
+Work = Callable[[Any, Span, Checkpoint], T]
+"""Returns the result of a span (first element, end) of prepared arrays; called in several threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +42,43 @@ def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
     return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
-def flat_in_memory_order(array: Array) -> Any:
-    """Returns all elements, in memory order where possible, to be sliced."""
-    return flat_in_c_order(array.T if array.flags.f_contiguous else array)
-
-
 def flat_in_c_order(array: Array) -> Any:
     """Returns all elements in C order, to be sliced: a view, or an iterator that copies only the slice."""
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
+def flat_in_memory_order(array: Array) -> Any:
+    """Returns all elements, in memory order where possible, to be sliced."""
+    return flat_in_c_order(array.T if array.flags.f_contiguous else array)
+
+
 def span_results(
-    shared: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
+    shared: SharedArrays,
+    work: Work[T],
+    what: str,
+    progress: ProgressFn = no_progress,
+    *,
+    cost: int,
+    prepare: Callable[..., Any] = flat_in_memory_order,
 ) -> Iterator[T]:
     """Yields the results of the spans, one after the other.
 
-    ``ask`` gives the task for the next span, which may use earlier results if that changes no result. ``progress`` is
-    called in this thread with the elements done and ``what``; when it raises, no more spans are begun. Raises
-    CancelledError when the workers were closed meanwhile.
+    ``cost`` of an element is in bytes, as ``MeasureWorkers.executor`` counts them; ``prepare`` takes the arrays and is
+    cheap. ``progress`` is called in this thread with the elements done and ``what``; when it raises, no more spans are
+    begun. Raises CancelledError when the workers were closed meanwhile.
     """
     spans = [(first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN)]
-    prepared, workers = ask().prepare(shared.arrays), shared.workers
+    prepared, workers = prepare(*shared.arrays), shared.workers
     in_memory = all(isinstance(array, np.ndarray) for array in shared.arrays)  # a FileArray reads on the way
     local = workers if workers is not None and workers.local and len(spans) > 1 and in_memory else None
-    executor = local.executor(ask().cost * shared.count) if local is not None else None
+    executor = local.executor(cost * shared.count) if local is not None else None
     if local is None or executor is None:
         for span in spans:
 
             def here(done: int, first: int = span[0]) -> None:
                 progress(Progress(first + done, shared.count, what))
 
-            yield ask().do(prepared, span, here)
+            yield work(prepared, span, here)
         return
     stopped, begun = threading.Event(), 0
 
@@ -97,13 +90,12 @@ def span_results(
         check()
         progress(Progress(begun, shared.count, what))
 
-    def do(given: tuple[Span, SpanTask[T]]) -> T:
-        span, task = given
+    def do(span: Span) -> T:
         with np.errstate(all="ignore"):
-            return task.do(prepared, span, check)
+            return work(prepared, span, check)
 
     try:
-        for found in in_order(executor, local.parallel * AHEAD, do, ((span, ask()) for span in spans), tell):
+        for found in in_order(executor, local.parallel * AHEAD, do, spans, tell):
             yield found
             begun += SPAN
     finally:

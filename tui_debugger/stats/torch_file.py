@@ -43,9 +43,12 @@ from tui_debugger.stats.archive import (
     temporary_array,
     unreadable,
 )
+from tui_debugger.stats.blocks import boxes
+from tui_debugger.stats.decoded_types import DECODED
 from tui_debugger.stats.dtypes import DType, dtype_of, name_of
+from tui_debugger.stats.formats import LFS_POINTER, TORCH_MAGIC
 from tui_debugger.stats.kept import Kept
-from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, boxes, checked_layout
+from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, checked_layout
 from tui_debugger.stats.restricted_pickle import (
     Global,
     PickleEndsError,
@@ -81,7 +84,6 @@ _KEPT_PICKLES: Final = 256
 _FIRST_PICKLE: Final = 1 << 16
 _LEAST_FILE: Final = 64
 """Bytes of the shortest file that holds a tensor."""
-_MAGIC: Final = 0x1950A86A20F9469CFC6C
 _VERSION: Final = 1001
 _COUNT: Final = 8
 """Bytes that state the number of elements of a storage in a file of before PyTorch 1.6."""
@@ -89,7 +91,6 @@ _PIECE: Final = 1 << 18
 _LONG: Final = 80
 _SHORT_PICKLE: Final = 1 << 12
 """Bytes of the longest pickle that is cached with its content."""
-_POINTER: Final = b"version https://git-lfs"
 _NOT_FINISHED: Final = "the file was probably never written to the end"
 
 
@@ -127,17 +128,14 @@ def read_tree(path: str, window: Window | None = None) -> SavedTree:
         return _tree(descriptor, status, path, window or (0, status.st_size))
 
 
-def tensors(tree: SavedTree) -> list[tuple[Path, SavedTensorRef]]:
-    return tree.tensors
-
-
 def read_objects(path: str) -> Any:
     """Returns the object of a file that is only a pickle, such as ``.metadata`` of a distributed checkpoint."""
     with opened(path) as (descriptor, status):
         if status.st_size > MAX_PICKLE:
             raise unreadable(path, f"has a pickle of {status.st_size:,} bytes: that is not plausible")
         try:
-            return load_plain(FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size), global_of)
+            data = FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size)
+            return load_plain(data, global_of).value
         except PickleError as error:
             raise unreadable(path, str(error)) from error
 
@@ -180,24 +178,22 @@ _trees: Kept[tuple[str, State, Window], SavedTree] = Kept(lambda tree: len(tree.
 
 def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
     """Returns the content of an open file; the last ones are cached. Raises UnreadableTensorError."""
-    key = (path, state_of(status), window)
-    found = _trees.get(key)
-    if found is None:
-        first, size = window
-        if first < 0 or size < 0 or first + size > status.st_size:
-            raise unreadable(path, f"ends before byte {first + size:,}", _NOT_FINISHED)
-        if not size:
-            raise unreadable(path, "is empty", _NOT_FINISHED)
-        content = FileBytes(descriptor, first, size, path)
-        try:
-            zipped = content.read(0, 2) == b"PK"
-            found = _zipped_tree(descriptor, status, path, window) if zipped else _legacy_tree(content, window)
-            found = _without_settings(found, (descriptor, status, path))
-            found = _with_files_in_tensors(found, (descriptor, status, path))
-        except PickleError as error:
-            raise unreadable(path, str(error)) from error
-        _trees.put(key, found)
-    return found
+    return _trees.get((path, state_of(status), window), lambda: _read_tree((descriptor, status, path), window))
+
+
+def _read_tree(file: _Open, window: Window) -> SavedTree:
+    (descriptor, status, path), (first, size) = file, window
+    if first < 0 or size < 0 or first + size > status.st_size:
+        raise unreadable(path, f"ends before byte {first + size:,}", _NOT_FINISHED)
+    if not size:
+        raise unreadable(path, "is empty", _NOT_FINISHED)
+    content = FileBytes(descriptor, first, size, path)
+    try:
+        zipped = content.read(0, 2) == b"PK"
+        found = _zipped_tree(*file, window) if zipped else _legacy_tree(content, window)
+        return _with_files_in_tensors(_without_settings(found, file), file)
+    except PickleError as error:
+        raise unreadable(path, str(error)) from error
 
 
 def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
@@ -339,12 +335,8 @@ def _inside(content: bytes) -> _Listed:
             return [(place, _read_inside(ref, parts, big_endian=False)) for place, ref in tree.tensors]
         if not content.startswith(b"\x80"):
             raise PickleError("is of another format than torch.save writes")
-        loaded = load(content, global_of, _refuse_storages)
-        if loaded.end != len(content):
-            raise PickleError("has bytes behind its pickle")
-        return [
-            (place, _read_inside(ref, {}, big_endian=False)) for place, ref in saved_tensors(loaded, _inside).tensors
-        ]
+        held_tensors = saved_tensors(load_plain(content, global_of), _inside).tensors
+        return [(place, _read_inside(ref, {}, big_endian=False)) for place, ref in held_tensors]
     except (PickleError, UnreadableTensorError, zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
         why = error.what if isinstance(error, UnreadableTensorError) else str(error)
         return [((), not_read(f"is a file within the pickle, or looks like one: it {why}"))]
@@ -354,10 +346,6 @@ def _inside(content: bytes) -> _Listed:
 
 _LEGACY: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The first pickle of a file of before PyTorch 1.6."""
-
-
-def _refuse_storages(_: Any) -> Any:
-    raise PickleError("names something outside of its pickle")
 
 
 def _inside_archive(content: bytes) -> _Listed:
@@ -417,7 +405,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
             refs.setdefault(ref.key, ref)
         return ref
 
-    if data.startswith(_POINTER):
+    if data.startswith(LFS_POINTER):
         raise PickleError("is a pointer of Git LFS: the file itself was not fetched")
     try:
         magic, at, _ = load(data, no_names, storage)
@@ -425,7 +413,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
         if isinstance(error, PickleEndsError):
             raise
         raise PickleError(f"is no file that torch.save wrote: it {error}") from error
-    if magic != _MAGIC:
+    if magic != TORCH_MAGIC:
         raise PickleError("is no file that torch.save wrote: it does not begin as one does")
     version, at, _ = load(data, no_names, storage, at)
     if version != _VERSION:
@@ -522,18 +510,16 @@ def _values(tree: SavedTree, ref: SavedTensorRef, file: _Open, where: str) -> Va
     return TorchValues(ref, content, tree.big_endian, where)
 
 
-class PickledValues:
+class PickledValues(ValueReader):
     """Values that lie in a pickle: a ``npy.ValueReader``."""
 
-    __slots__ = ("_values", "layout", "packed")
+    __slots__ = ("_values", "layout")
 
     def __init__(self, values: Array, where: str) -> None:
         """Takes values of any byte and memory order; UnreadableTensorError: their shape cannot be represented."""
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
-        layout = checked_layout(native.dtype, name_of(native.dtype), native.shape)
-        if isinstance(layout, str):
-            raise unreadable(where, layout)
-        self.layout, self.packed, self._values = layout, False, np.ascontiguousarray(native).reshape(native.shape)
+        self.layout = checked_layout(native.dtype, name_of(native.dtype), native.shape, where)
+        self._values = np.ascontiguousarray(native).reshape(native.shape)
 
     def read_into(self, start: int, target: Array) -> None:
         target[:] = self._values.reshape(-1)[start : start + len(target)]
@@ -542,18 +528,15 @@ class PickledValues:
         found: Array = self._values.copy()
         return found
 
-    def close(self) -> None:
-        """See ``npy.ValueReader``; nothing is kept open."""
-
 
 _PACKED: Final = 2
 """Values in a byte of ``float4_e2m1fn_x2``."""
-_FLOAT4_VALUES: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+_FLOAT4_VALUES: Final = DECODED["float4_e2m1"].decode(np.arange(16))
 _FLOAT4_PAIRS: Final = np.stack([np.tile(_FLOAT4_VALUES, 16), np.repeat(_FLOAT4_VALUES, 16)], axis=1)
 """The two values of each byte; the lower half is the first value."""
 
 
-class TorchValues:
+class TorchValues(ValueReader):
     """The values of one tensor in a storage: a ``npy.ValueReader``."""
 
     __slots__ = ("_base", "_content", "_contiguous", "_decoded", "_each", "_ref", "_stored", "layout", "packed")
@@ -568,10 +551,7 @@ class TorchValues:
         elif ref.dtype == FLOAT4:
             dtype, self._each = np.dtype(np.float32), _PACKED
             shape = (*shape[:-1], shape[-1] * _PACKED) if shape else (_PACKED,)
-        layout = checked_layout(dtype, ref.dtype, shape)
-        if isinstance(layout, str):
-            raise unreadable(where, layout)
-        self.layout = layout
+        self.layout = checked_layout(dtype, ref.dtype, shape, where)
         self.packed = isinstance(content, MemberFile) and content.deflated
         self._decoded = ref.conj or ref.neg or dtype != self._stored
         self._contiguous = _is_contiguous(ref)
@@ -597,9 +577,7 @@ class TorchValues:
     def array(self) -> Array:
         layout = self.layout
         if self._contiguous and layout.nbytes <= WHOLE_FILE:
-            flat = np.empty(layout.count, layout.dtype)
-            self.read_into(0, flat)
-            return flat.reshape(layout.shape)
+            return super().array()
         base = self._stored_base()
         if not self._decoded:
             return self._view(base, self._stored)

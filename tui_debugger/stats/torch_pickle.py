@@ -16,10 +16,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
+from tui_debugger.model import word_pairs, words
 from tui_debugger.stats.dtensor import SPEC, TensorPart, part_of
 from tui_debugger.stats.dtypes import dtype_of, name_of
 from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
-from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, load, no_names, stand_ins
+from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, load, no_names, stand_in
 
 MAX_REPEATED: Final = 1 << 32
 """Most elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
@@ -84,49 +85,25 @@ def not_read(problem: str) -> SavedTensorRef:
     return SavedTensorRef("", (), problem=problem)
 
 
-_STORED: Final = {
-    "Double": "float64",
-    "Float": "float32",
-    "Half": "float16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-    "BFloat16": "bfloat16",
-    "ComplexDouble": "complex128",
-    "ComplexFloat": "complex64",
-    "QInt8": "qint8",
-    "QInt32": "qint32",
-    "QUInt8": "quint8",
-    "QUInt4x2": "quint4x2",
-    "QUInt2x4": "quint2x4",
-}
+_STORED: Final = word_pairs("""
+    Double float64  Float float32  Half float16  Long int64  Int int32  Short int16  Char int8  Byte uint8  Bool bool
+    BFloat16 bfloat16  ComplexDouble complex128  ComplexFloat complex64  QInt8 qint8  QInt32 qint32  QUInt8 quint8
+    QUInt4x2 quint4x2  QUInt2x4 quint2x4
+    """)
 """Element types by the first part of the names of storage classes."""
 COMPLEX32: Final = "complex32"
 FLOAT4: Final = "float4_e2m1fn_x2"
 _READ: Final = (
-    *(
-        "bool",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float16",
-        "float32",
-        "float64",
-    ),
-    *("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    *("complex64", "complex128", COMPLEX32, FLOAT4),
+    *words("""
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 float8_e4m3fn float8_e5m2
+    float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu complex64 complex128
+    """),
+    COMPLEX32,
+    FLOAT4,
 )
 _NOT_READ: Final = frozenset(
     (
-        *("bits8", "bits16", "bits1x8", "bits2x4", "bits4x2", "qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
+        *words("bits8 bits16 bits1x8 bits2x4 bits4x2 qint8 qint32 quint8 quint4x2 quint2x4"),
         *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
     )
 )
@@ -161,7 +138,7 @@ def _described(storage: Any, place: tuple[Any, Any, Any], dtype: str, requires_g
     return replace(ref, problem=problem) if problem else ref
 
 
-def _integers(values: Any) -> tuple[int, ...]:
+def _integers(values: Any = ()) -> tuple[int, ...]:
     if type(values) not in (tuple, list) or not all(type(value) is int for value in values):
         raise PickleError("has a damaged pickle: a tensor in it has sizes that are no numbers")
     return tuple(values)
@@ -342,20 +319,12 @@ def _counter(items: Any = None) -> dict[Any, Any]:
     return items or {}
 
 
-def _items(values: Any = ()) -> list[Any] | Instance:
+def _items(values: Any = (), _: Any = None) -> list[Any] | Instance:
     return list(values) if type(values) in (list, tuple) else Instance("builtins.set", (values,))
 
 
 def _frozen(values: Any = ()) -> tuple[Any, ...] | Instance:
     return tuple(values) if type(values) in (list, tuple) else Instance("builtins.frozenset", (values,))
-
-
-def _default_dictionary(_: Any = None, *items: Any) -> dict[Any, Any] | Instance:
-    return _dictionary(*items)
-
-
-def _queue(values: Any = (), _: Any = None) -> list[Any] | Instance:
-    return _items(values)
 
 
 def _attribute(owner: Any, name: Any) -> Global | Instance:
@@ -374,10 +343,6 @@ def _reconstructed(kind: Any, base: Any = None, content: Any = None) -> Instance
 
 def _new_object(kind: Any, *arguments: Any) -> Instance:
     return Instance(_reconstructed(kind).kind, arguments)
-
-
-def _size(values: Any = ()) -> tuple[int, ...]:
-    return _integers(values)
 
 
 def _words(*words: Any) -> str:
@@ -426,8 +391,8 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "torch._tensor._rebuild_from_type_v2": _of_class,
     "collections.OrderedDict": _dictionary,
     "collections.Counter": _counter,
-    "collections.defaultdict": _default_dictionary,
-    "collections.deque": _queue,
+    "collections.defaultdict": lambda _=None, *items: _dictionary(*items),
+    "collections.deque": _items,
     "builtins.getattr": _attribute,
     "builtins.set": _items,
     "builtins.frozenset": _frozen,
@@ -439,62 +404,48 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "builtins.bytes": _no_bytes,
     "builtins.complex": complex,
     "_codecs.encode": _octets,
-    "torch.Size": _size,
+    "torch.Size": _integers,
     "torch.device": _words,
     "torch.serialization._get_layout": _words,
 }
 _STORAGES: Final = {
     f"{module}.{word}Storage": name for module in ("torch", "torch.cuda") for word, name in _STORED.items()
 } | dict.fromkeys(
-    (
-        "torch.storage.UntypedStorage",
-        "torch.storage._UntypedStorage",
-        "torch.UntypedStorage",
-        "torch.cuda.UntypedStorage",
-    ),
+    words("""
+    torch.storage.UntypedStorage torch.storage._UntypedStorage torch.UntypedStorage torch.cuda.UntypedStorage
+    """),
     "",
 )
 """Element types by the names of storage classes; empty: untyped."""
 _CONSTANTS: Final = (
     *(f"torch.{name}" for name in (*_READ, *_NOT_READ)),
-    *("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"),
-    *("torch.per_tensor_affine", "torch.per_tensor_symmetric", "torch.per_channel_affine"),
-    *("torch.per_channel_symmetric", "torch.per_channel_affine_float_qparams"),
-    *("torch.strided", "torch.contiguous_format", "torch.preserve_format", "torch.channels_last"),
+    *words("""
+    torch.Tensor torch.nn.parameter.Parameter torch.nn.parameter.Buffer torch.per_tensor_affine
+    torch.per_tensor_symmetric torch.per_channel_affine torch.per_channel_symmetric
+    torch.per_channel_affine_float_qparams torch.strided torch.contiguous_format torch.preserve_format
+    torch.channels_last
+    """),
 )
-_DISTRIBUTED: Final = "torch.distributed.checkpoint."
-STAND_INS: Final = (
-    *(
-        f"{_DISTRIBUTED}metadata.{name}"
-        for name in (
-            *("Metadata", "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING", "StorageMeta"),
-            *("ChunkStorageMetadata", "BytesStorageMetadata", "MetadataIndex"),
-        )
-    ),
-    *(f"{_DISTRIBUTED}filesystem.{name}" for name in ("_StorageInfo", "_StoragePrefix")),
-    *(
-        f"{module}.{name}"
-        for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second one
-        for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath")
-    ),
-    *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
-    *("builtins.range", "builtins.xrange", "builtins.slice", "re._compile", "logging.getLogger"),
-    *("fractions.Fraction", "operator.attrgetter", "operator.itemgetter", "operator.methodcaller"),
-    *(
-        "zoneinfo.ZoneInfo._unpickle",
-        "torch._C.Generator",
-        "pathlib.Path",
-        "pathlib.PurePath",
-    ),
-    *("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "uuid.UUID", "decimal.Decimal"),
-    "torch_npu.npu._format.Format",
-)
+# Python 3.13 writes pathlib._local.
+_STAND_INS: Final = words("""
+    torch.distributed.checkpoint.metadata.Metadata torch.distributed.checkpoint.metadata.TensorStorageMetadata
+    torch.distributed.checkpoint.metadata.TensorProperties torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING
+    torch.distributed.checkpoint.metadata.StorageMeta torch.distributed.checkpoint.metadata.ChunkStorageMetadata
+    torch.distributed.checkpoint.metadata.BytesStorageMetadata torch.distributed.checkpoint.metadata.MetadataIndex
+    torch.distributed.checkpoint.filesystem._StorageInfo torch.distributed.checkpoint.filesystem._StoragePrefix
+    pathlib.PosixPath pathlib.PurePosixPath pathlib.WindowsPath pathlib.PureWindowsPath pathlib.Path pathlib.PurePath
+    pathlib._local.PosixPath pathlib._local.PurePosixPath pathlib._local.WindowsPath pathlib._local.PureWindowsPath
+    datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone zoneinfo.ZoneInfo._unpickle
+    builtins.range builtins.xrange builtins.slice re._compile logging.getLogger fractions.Fraction decimal.Decimal
+    operator.attrgetter operator.itemgetter operator.methodcaller functools.partial argparse.Namespace
+    types.SimpleNamespace uuid.UUID torch._C.Generator torch_npu.npu._format.Format
+    """)
 """Classes whose objects are kept as their arguments: settings, and the index of a distributed checkpoint."""
 GLOBALS: Final[dict[str, Global]] = {
     **{name: Global(name, call) for name, call in _CALLS.items()},
     **{name: Global(name) for name in (*_CONSTANTS, *_STORAGES)},
-    **stand_ins((*STAND_INS, ELEMENT_TYPE)),
-    **{name: stand_ins((kind,))[kind] for name, kind in FUNCTIONS.items()},
+    **{name: stand_in(name) for name in (*_STAND_INS, ELEMENT_TYPE)},
+    **{name: stand_in(kind) for name, kind in FUNCTIONS.items()},
     ARRAY: Global(ARRAY, foreign=True),
 }
 """The known classes and functions, by their names in a pickle."""
@@ -504,7 +455,7 @@ _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.
 OF_GENERATORS: Final = "numpy.random."
 """Makers of NumPy's random generators, whose states are integers."""
 _RESULTS: Final = "torch.return_types."
-_PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
+_PROGRAMS: Final = frozenset(words("os posix nt subprocess pty multiprocessing socket ctypes runpy"))
 """Modules whose objects are never values."""
 _RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
 """Modules of Python 2 that protocol 2 names."""
@@ -539,8 +490,7 @@ def is_not_known(kind: str) -> bool:
 
 
 _TYPES_OF_PYTHON: Final = frozenset(
-    f"builtins.{name}"
-    for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object", "str", "tuple", "unicode", "iter")
+    f"builtins.{name}" for name in words("bool bytes dict float int list long object str tuple unicode iter")
 )
 """Types with lower-case names; their objects hold only the arguments."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.names_of_numbers import LOG
 from tui_debugger.stats.restricted_pickle import Loaded, PickleError
 from tui_debugger.stats.saved_objects import Path, saved_tensors
@@ -22,7 +23,8 @@ from tui_debugger.stats.torch_file import PickledValues, member_of
 from tui_debugger.stats.torch_pickle import SavedTensorRef
 
 _LONGEST: Final = 1 << 27
-_KEPT: Final = 4
+_EACH: Final = 1000
+"""Approximate bytes of memory for each entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,18 +60,11 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Pickl
     return PickledValues(ref.values, where)
 
 
-_logs: dict[tuple[str, State], TrainingLog] = {}
+_logs: Kept[tuple[str, State], TrainingLog] = Kept(lambda log: len(log.entries) * _EACH)
 
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> TrainingLog:
-    key = (path, state_of(status))
-    found = _logs.get(key)
-    if found is None:
-        found = _read(descriptor, status.st_size, path)
-        while len(_logs) >= _KEPT:
-            _logs.pop(next(iter(_logs)), None)
-        _logs[key] = found
-    return found
+    return _logs.get((path, state_of(status)), lambda: _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> TrainingLog:

@@ -98,7 +98,7 @@ class Navigator(Controller):
         def work(report: JobProgress) -> tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]:
             nodes = session.nodes(rank, report)
             tree = session.tree(rank)
-            only_constants = ~tree.any_below(nodes.category != Category.CONSTANT)
+            only_constants = ~tree.keep_mask(nodes.category != Category.CONSTANT)
             return nodes, tree, node_notes(nodes), only_constants
 
         def done(loaded: tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]) -> None:

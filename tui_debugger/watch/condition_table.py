@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import ErrorBits, ParamValue
+from tui_debugger.model import ErrorBits, ParamValue, words
 from tui_debugger.watch.expression import Fact, Quantity
 from tui_debugger.watch.expression import parse as parse_expression
 
@@ -107,16 +107,7 @@ class ParamSpec:
 
 
 _SYMBOLS: Final = {"gt": ">", "lt": "<", "ge": "≥", "le": "≤"}
-_WORDS: Final = {
-    "true": True,
-    "yes": True,
-    "1": True,
-    "on": True,
-    "false": False,
-    "no": False,
-    "0": False,
-    "off": False,
-}
+_WORDS: Final = dict.fromkeys(words("true yes 1 on"), True) | dict.fromkeys(words("false no 0 off"), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +190,14 @@ class Condition:
         return not self.platforms or device in self.platforms
 
 
-def _bound(name: str, label: str, text: str) -> ParamSpec:
-    return ParamSpec(name, "float", label, text)
+_MEANING: Final = {"gt": "above", "lt": "below"}
+
+
+def _bound(quantity: str, meaning: str, suffix: str) -> ParamSpec:
+    label = "mean |x|" if quantity == "abs_mean" else quantity
+    text = f"Hits when the {meaning} is {_MEANING[suffix]} this."
+    low = 0 if quantity == "abs_mean" else -math.inf
+    return ParamSpec(f"{quantity}_{suffix}", "float", f"{label} {_SYMBOLS[suffix]}", text, low=low)
 
 
 IN_A_ROW: Final = "in_a_row"
@@ -221,25 +218,9 @@ _ZERO = ParamSpec(
     low=0,
     high=100,
 )
-_MAX_GT = _bound("max_gt", "max >", "Hits when the largest element is above this.")
-_MAX_LT = _bound("max_lt", "max <", "Hits when the largest element is below this.")
-_MIN_GT = _bound("min_gt", "min >", "Hits when the smallest element is above this.")
-_MIN_LT = _bound("min_lt", "min <", "Hits when the smallest element is below this.")
-_MEAN_GT = _bound("mean_gt", "mean >", "Hits when the mean is above this.")
-_MEAN_LT = _bound("mean_lt", "mean <", "Hits when the mean is below this.")
-_LARGE = (
-    ParamSpec("abs_mean_gt", "float", "mean |x| >", "Hits when the mean magnitude is above this.", low=0),
-    _MAX_GT,
-    _MIN_GT,
-    _MEAN_GT,
-)
-_SMALL = (
-    ParamSpec("abs_mean_lt", "float", "mean |x| <", "Hits when the mean magnitude is below this.", low=0),
-    _MAX_LT,
-    _MIN_LT,
-    _MEAN_LT,
-    _IN_A_ROW,
-)
+_QUANTITIES = {"abs_mean": "mean magnitude", "max": "largest element", "min": "smallest element", "mean": "mean"}
+_LARGE = tuple(_bound(*each, "gt") for each in _QUANTITIES.items())
+_SMALL = (*(_bound(*each, "lt") for each in _QUANTITIES.items()), _IN_A_ROW)
 _EPSILON = ParamSpec(
     "epsilon",
     "float",
@@ -253,23 +234,17 @@ BOUND_NAMES = ("range_start_inclusive", "range_end_inclusive")
 _RANGE = (
     ParamSpec("range_start_inclusive", "float", "range from", "First value inside the range.", check=False),
     ParamSpec("range_end_inclusive", "float", "range to", "Last value inside the range.", check=False),
-    ParamSpec(
-        "range_percentage_lt",
-        "float",
-        "share in range < %",
-        "Hits when less than this share of the elements is inside the range.",
-        needs=BOUND_NAMES,
-        low=0,
-        high=100,
-    ),
-    ParamSpec(
-        "range_percentage_gt",
-        "float",
-        "share in range > %",
-        "Hits when more than this share of the elements is inside the range.",
-        needs=BOUND_NAMES,
-        low=0,
-        high=100,
+    *(
+        ParamSpec(
+            f"range_percentage_{suffix}",
+            "float",
+            f"share in range {_SYMBOLS[suffix]} %",
+            f"Hits when {word} than this share of the elements is inside the range.",
+            needs=BOUND_NAMES,
+            low=0,
+            high=100,
+        )
+        for suffix, word in (("lt", "less"), ("gt", "more"))
     ),
     ParamSpec(
         "max_min_lt", "float", "max − min <", "Hits when the elements span less than this.", low=0, low_open=True
@@ -292,11 +267,10 @@ _NOT_CHANGED = (
 )
 
 
-def _change(suffix: str, default: float, word: str) -> tuple[ParamSpec, ...]:
-    text = f"Hits when mean |change| / mean |previous| is {word} this."
-    sign = _SYMBOLS[suffix]
+def _change(suffix: str, default: float) -> tuple[ParamSpec, ...]:
+    text = f"Hits when mean |change| / mean |previous| is {_MEANING[suffix]} this."
     name = f"abs_mean_update_ratio_{suffix}"
-    return ParamSpec(name, "float", f"update ratio {sign}", text, default, low=0), _EPSILON
+    return ParamSpec(name, "float", f"update ratio {_SYMBOLS[suffix]}", text, default, low=0), _EPSILON
 
 
 _TABLE: Final = (
@@ -335,7 +309,7 @@ _TABLE: Final = (
         "weight",
         WIRE_CHANGE_TOO_LARGE,
         "Changed too much since the previous step.",
-        _change("gt", 0.1, "above"),
+        _change("gt", 0.1),
     ),
     Condition(
         "weight_change_too_small",
@@ -343,7 +317,7 @@ _TABLE: Final = (
         "weight",
         WIRE_CHANGE_TOO_SMALL,
         "Changed too little since the previous step.",
-        _change("lt", 1e-4, "below"),
+        _change("lt", 1e-4),
     ),
     Condition(
         "weight_initialization",
@@ -351,7 +325,7 @@ _TABLE: Final = (
         "weight",
         WIRE_INITIALIZATION,
         "Initial values look wrong.",
-        (_ZERO, _MAX_GT, _MIN_LT),
+        (_ZERO, _LARGE[1], _SMALL[2]),
         initial_only=True,
     ),
     Condition(
@@ -407,7 +381,7 @@ NEEDS_DTYPE: Final = "needs the element type"
 NO_VALUE_WORDS: Final = (REASONS[ErrorBits.NO_VALUE], NEEDS_COUNTS, NEEDS_SHAPE, NEEDS_DTYPE)
 """Words for ``NO_VALUE``: where counts or facts, which some recorders write, would be enough, these words say so."""
 _NEEDED_FACTS: Final = {"size": NEEDS_SHAPE, "ndim": NEEDS_SHAPE, "dtype": NEEDS_DTYPE}
-_COUNTS: Final = frozenset({"count", "nan", "inf", "pos_inf", "neg_inf", "zero", "zero_pct", "negative", "positive"})
+_COUNTS: Final = frozenset(words("count nan inf pos_inf neg_inf zero zero_pct negative positive"))
 
 
 def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, Value]] = ()) -> tuple[str, ...]:

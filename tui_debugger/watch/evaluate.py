@@ -49,18 +49,17 @@ from tui_debugger.watch.condition_table import (
 )
 from tui_debugger.watch.expression import (
     TEXT_FACTS,
-    And,
     Arithmetic,
     ComparisonChain,
     Expression,
     Fact,
     FunctionCall,
+    Joined,
     Named,
     Negative,
     Node,
     Not,
     Number,
-    Or,
     Quantity,
     Text,
     name_text,
@@ -69,10 +68,10 @@ from tui_debugger.watch.expression import (
 
 _Holds = Callable[[Float64, float], Mask]
 _HOLDS: Final[Mapping[str, _Holds]] = {
-    "gt": lambda actual, value: actual > value,
-    "lt": lambda actual, value: actual < value,
-    "ge": lambda actual, value: actual >= value,
-    "le": lambda actual, value: actual <= value,
+    "gt": np.greater,
+    "lt": np.less,
+    "ge": np.greater_equal,
+    "le": np.less_equal,
 }
 
 
@@ -400,8 +399,7 @@ class ColumnEvaluator:
 
     @cached_property
     def _some_finite(self) -> Mask:
-        table = self._table
-        some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
+        some: Mask = _finite(self._table) > 0
         return some
 
     @staticmethod
@@ -429,10 +427,7 @@ class ColumnEvaluator:
     @cached_property
     def _counted(self) -> Mask:
         """Tells where zeros were counted: recorders that do not count them write 0, and the counts do not add up."""
-        table = self._table
-        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
-        counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
-        return counted
+        return _adds_up(self._table)
 
     @property
     def _most_zeros(self) -> Float64:
@@ -469,6 +464,17 @@ class ColumnEvaluator:
         elif name == "zero_percentage":
             result = np.where(self._counted, 100.0 * table["zero"] / table["count"], np.nan)
         return result
+
+
+def _finite(table: npt.NDArray[Any]) -> Int64:
+    found: Int64 = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+    return found
+
+
+def _adds_up(table: npt.NDArray[Any]) -> Mask:
+    """Tells where zeros were counted: recorders that do not count them write 0."""
+    counted: Mask = table["zero"] + table["negative"] + table["positive"] == _finite(table)
+    return counted
 
 
 def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
@@ -516,14 +522,9 @@ _CALLED: Final[Mapping[str, Callable[[Float64], Float64]]] = {"abs": np.abs, "sq
 _EXTREME: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {"min": np.minimum, "max": np.maximum}
 """NaN, which stands for unknown, propagates through all of them."""
 _LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
-    "count": AtLeast.COUNT,
+    **dict.fromkeys(("count", "zero", "negative", "positive"), AtLeast.COUNT),
     "nan": AtLeast.NAN,
-    "inf": AtLeast.INF,
-    "pos_inf": AtLeast.INF,
-    "neg_inf": AtLeast.INF,
-    "zero": AtLeast.COUNT,
-    "negative": AtLeast.COUNT,
-    "positive": AtLeast.COUNT,
+    **dict.fromkeys(("inf", "pos_inf", "neg_inf"), AtLeast.INF),
 }
 """Count quantities, and the bits of ``at_least`` that mark them as lower bounds."""
 _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
@@ -581,9 +582,9 @@ class _ExpressionColumns:
         match node:
             case Not(of):
                 return self.holds(of).negated()
-            case And(parts):
+            case Joined("and", parts):
                 return reduce(_both, map(self.holds, parts))
-            case Or(parts):
+            case Joined(_, parts):
                 return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
             case ComparisonChain(Text(text), ((sign, Fact(name)),)) | ComparisonChain(
                 Fact(name), ((sign, Text(text)),)
@@ -655,7 +656,6 @@ class _ExpressionColumns:
 
     def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
         field = QUANTITIES[name]
-        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         result: Float64
         if field.name == "count":
             result = np.where((table["count"] > 0) | self.empty, table["count"], np.nan)
@@ -668,13 +668,12 @@ class _ExpressionColumns:
         elif field.name == "norm":
             squares = table["sum_squares"]
             zeros = (table["minimum"] == 0) & (table["maximum"] == 0)
-            result = np.where((finite > 0) & ((squares != 0) | zeros), np.sqrt(squares), np.nan)
+            result = np.where((_finite(table) > 0) & ((squares != 0) | zeros), np.sqrt(squares), np.nan)
         else:
             result = table[field.name].astype(np.float64)
         if field.name in _COUNTED:
             # A recorder that counts only some kinds writes 0 for the others; then the counts do not add up.
-            all_counted = table["zero"] + table["negative"] + table["positive"] == finite
-            result = np.where(all_counted, result, np.nan)
+            result = np.where(_adds_up(table), result, np.nan)
         bounds = _LOWER_BOUNDS.get(name, AtLeast.NONE)
         if bounds:
             result = np.where(table["at_least"] & int(bounds), np.nan, result)

@@ -131,21 +131,15 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
-    """Conjunction."""
+class Joined:
+    """Conditions that are joined by ``and`` or ``or``."""
 
+    word: str
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Disjunction."""
-
-    parts: tuple[Node, ...]
-
-
-Node = Number | Text | Quantity | Fact | Negative | Arithmetic | FunctionCall | ComparisonChain | Not | And | Or
-_CONDITIONS: Final = (ComparisonChain, Not, And, Or)
+Node = Number | Text | Quantity | Fact | Negative | Arithmetic | FunctionCall | ComparisonChain | Not | Joined
+_CONDITIONS: Final = (ComparisonChain, Not, Joined)
 """Nodes that are true or false; the others are numbers or texts."""
 Named = Quantity | Fact
 
@@ -218,19 +212,15 @@ def written(  # noqa: PLR0911 - one for each kind of node
             return inner(first, own) + "".join(f" {sign} {inner(each, own)}" for sign, each in rest)
         case Not(of):
             return "not " + inner(of, _binding(node) - 1)
-        case And(parts):
-            return " and ".join(inner(each, _binding(node)) for each in parts)
-        case Or(parts):
-            return " or ".join(inner(each, _binding(node)) for each in parts)
+        case Joined(word, parts):
+            return f" {word} ".join(inner(each, _binding(node)) for each in parts)
 
 
-def _binding(node: Node) -> int:  # noqa: PLR0911 - one for each kind of node
+def _binding(node: Node) -> int:
     """Returns the precedence of a node; higher binds tighter."""
     match node:
-        case Or():
-            return 1
-        case And():
-            return 2
+        case Joined(word, _):
+            return 1 if word == "or" else 2
         case Not():
             return 3
         case ComparisonChain():
@@ -261,7 +251,7 @@ def _names(node: Node) -> Iterator[Named]:
         case Arithmetic(first, rest) | ComparisonChain(first, rest):
             for each in (first, *(part for _, part in rest)):
                 yield from _names(each)
-        case FunctionCall(_, parts) | And(parts) | Or(parts):
+        case FunctionCall(_, parts) | Joined(_, parts):
             for each in parts:
                 yield from _names(each)
 
@@ -367,22 +357,23 @@ class _ExpressionParser:
         raise BadWatchpointError(f"{what} (character {at + 1})", where=where, hint=f"{where}\n{caret}\n{hint}")
 
     def expression(self, depth: int) -> Node:
-        parts = self._joined("or", lambda: self._joined("and", lambda: [self._negated(depth)], And), Or)
-        return parts[0]
+        return self._joined("or", lambda: self._joined("and", lambda: self._negated(depth)))
 
-    def _joined(self, word: str, part: Callable[[], list[Node]], kind: type[And | Or]) -> list[Node]:
+    def _joined(self, word: str, part: Callable[[], Node]) -> Node:
         at = self.at
-        parts = part()
+        parts = [part()]
         if not (self.kind == "name" and self.word == word):
-            return parts
+            return parts[0]
         self._condition(parts[0], at)
         while self.kind == "name" and self.word == word:
             self.advance()
             at = self.at
-            parts += part()
+            parts.append(part())
             self._condition(parts[-1], at)
-        flat = [inner for each in parts for inner in (each.parts if isinstance(each, kind) else (each,))]
-        return [kind(tuple(flat))]
+        flat: list[Node] = []
+        for each in parts:
+            flat += each.parts if isinstance(each, Joined) and each.word == word else (each,)
+        return Joined(word, tuple(flat))
 
     def _condition(self, node: Node, at: int) -> None:
         if not isinstance(node, _CONDITIONS):

@@ -22,7 +22,6 @@ from tui_debugger.graph.categories import (
     gradient_of,
     group_start,
     is_learning_rate,
-    settings_of,
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
@@ -352,14 +351,14 @@ class Evidence:
         if row < 0 or step is None:
             return None
         op_type = self.flow.nodes.op_type(row)
-        update, settings = update_of(op_type), settings_of(op_type)
+        update = update_of(op_type)
         if update is None:
             return None
         start = group_start(update, slot)
         number = self.key.round if step == self.key.step and self.key.side is Side.OUTPUT else 0
         rows = self.session.tensor_rows(self.key.rank, step, row, number)
         listed = {each.slot: each for each in rows if each.role == "in"}
-        wanted = [*(update.states), update.gradient, settings.rate, settings.momentum, settings.decay]
+        wanted = [*(update.states), update.gradient, update.rate, update.momentum, update.decay]
         slots = [start + each for each in dict.fromkeys(wanted) if each is not None and start + each in listed]
         at = dict(zip(slots, self.measured([listed[each] for each in slots]), strict=True))
 
@@ -367,8 +366,8 @@ class Evidence:
             return None if offset is None else at.get(start + offset)
 
         gradient = input_at(update.gradient)
-        rate_row = input_at(settings.rate)
-        rate = self._scalar(rate_row, row, start, settings.rate)
+        rate_row = input_at(update.rate)
+        rate = self._scalar(rate_row, row, start, update.rate)
         if rate is None:
             rate_row = self._rate_by_name(step)
             rate = _only_value(rate_row)
@@ -378,12 +377,12 @@ class Evidence:
             step=step,
             rate=rate,
             rate_row=rate_row if rate_row is not None and rate_row.index >= 0 else None,
-            momentum=self._scalar(input_at(settings.momentum), row, start, settings.momentum),
-            decay=self._scalar(input_at(settings.decay), row, start, settings.decay),
+            momentum=self._scalar(input_at(update.momentum), row, start, update.momentum),
+            decay=self._scalar(input_at(update.decay), row, start, update.decay),
             gradient=gradient,
             gradient_upstream=self.upstream_of(row, gradient) if gradient is not None else None,
             states=tuple(each for slot in update.states if (each := input_at(slot)) is not None and each.index >= 0),
-            normalised=settings.normalised or divides(self._names_of(row, [start + each for each in update.states])),
+            normalised=update.normalised or divides(self._names_of(row, [start + each for each in update.states])),
         )
 
     def _names_of(self, row: int, slots: Sequence[int]) -> Iterator[str]:

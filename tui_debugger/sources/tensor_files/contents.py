@@ -153,11 +153,11 @@ def _archive(path: str) -> Iterator[FileTensor]:
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # only for such files
-    from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree, tensors
+    from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree
 
     tree = read_tree(path)
     named = named_ranges(path, tree)
-    for place, ref in tensors(tree):
+    for place, ref in tree.tensors:
         for each in named.get(place, ()):
             member = member_of_range(place, each.start, each.shape)
             nbytes = ref.nbytes // ref.shape[0] * math.prod(each.shape)
@@ -181,7 +181,7 @@ def _safetensors(path: str) -> Iterator[FileTensor]:
 
 def _indexed(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.sharded import read_index  # only for such files
-    from tui_debugger.stats.torch_file import member_of, read_tree, tensors
+    from tui_debugger.stats.torch_file import member_of, read_tree
 
     index = read_index(path)
     for name in index.tensors:
@@ -191,7 +191,7 @@ def _indexed(path: str) -> Iterator[FileTensor]:
             yield FileTensor((name,), _DCP, member=name)
             continue
         try:
-            found = tensors(read_tree(where.path, (where.offset, where.length)))
+            found = read_tree(where.path, (where.offset, where.length)).tensors
         except UnreadableTensorError:
             yield FileTensor((name,), where)
             continue

@@ -19,7 +19,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.sources.rank_names import ZERO, read_rank
 from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.saved_objects import Path
-from tui_debugger.stats.torch_file import SavedTree, read_tree, tensors
+from tui_debugger.stats.torch_file import SavedTree, read_tree
 
 _STATE: Final = "optimizer_state_dict"
 _WHOLE_GROUPS: Final = "single_partition_of_fp32_groups"
@@ -106,7 +106,7 @@ def _flat_tensors(tree: SavedTree) -> dict[Path, int]:
     """Sizes of tensors that may be flat ones, by place."""
     return {
         place: ref.shape[0]
-        for place, ref in tensors(tree)
+        for place, ref in tree.tensors
         if len(place) > 2 and place[0] == _STATE and len(ref.shape) == 1 and not ref.problem and ref.values is None
     }
 

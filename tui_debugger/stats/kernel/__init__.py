@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tui_debugger.environment import switch_of
+from tui_debugger.model import words
 
 if TYPE_CHECKING:
     import ctypes
@@ -31,16 +32,10 @@ SWITCH: Final = "TDBG_KERNEL"
 """The environment variable that turns the kernel off when it is ``off``."""
 
 KINDS: Final = {
-    "float32": 0,
-    "float64": 1,
-    "float16": 2,
-    "bfloat16": 3,
-    "int16": 4,
-    "uint16": 5,
-    "int32": 6,
-    "uint32": 7,
-    "int64": 8,
-    "uint64": 9,
+    name: number
+    for number, name in enumerate(
+        words("float32 float64 float16 bfloat16 int16 uint16 int32 uint32 int64 uint64"),
+    )
 }
 """Element types by name, as in ``kernel.h``; 8-bit types are ``TABLE8``, complex types have no number."""
 TABLE8: Final = 10
@@ -189,8 +184,21 @@ def _function(kernel: Library, name: str, arguments: str, result: str) -> Any:
     return kernel.function(name, arguments, result)
 
 
-def checked(answer: int) -> int:
-    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments."""
+def call(name: str, arguments: str, *values: Any, result: str = "i") -> Any:
+    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments.
+
+    Letters as for ``Library.function``, and ``e`` for an array as ``struct elements``. Arrays are given as they are.
+    """
+    import numpy as np
+
+    given = [
+        described(value) if letter == "e" else address(value) if isinstance(value, np.ndarray) else value
+        for letter, value in zip(arguments, values, strict=True)
+    ]
+    return checked(function(name, arguments.replace("e", "p"), result)(*given))
+
+
+def checked(answer: float) -> float:
     if answer < 0:
         raise ValueError(NO_SENSE)
     return answer
@@ -221,6 +229,3 @@ class Kinds(NamedTuple):
 
     def at(self, which: Int64) -> Kinds:
         return Kinds(self.number[which], self.table[which])
-
-    def addresses(self) -> tuple[int, int]:
-        return address(self.number), address(self.table)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import UInt8
-from tui_debugger.stats.kernel import address, available, checked, function
+from tui_debugger.stats.kernel import available, call
 
 _FEW: Final = 1 << 12
 """Bytes for which a call costs more than it saves."""
@@ -18,6 +18,6 @@ def crc32(data: UInt8, start: int = 0) -> int:
     """Returns ``zlib.crc32`` of contiguous bytes; ``start`` is the checksum of the bytes before."""
     if len(data) >= _FEW and available():
         total = np.array([start], np.uint32)
-        if not checked(int(function("checksum", "pqp")(address(data), len(data), address(total)))):
+        if not call("checksum", "pqp", data, len(data), total):
             return int(total[0])
     return zlib.crc32(data.data, start)

@@ -19,9 +19,7 @@ from tui_debugger.stats.kernel import (
     Kinds,
     address,
     available,
-    checked,
-    described,
-    function,
+    call,
     kind_of,
     native,
 )
@@ -63,9 +61,8 @@ def moments(elements: Array, ranges: Sequence[Bounds] = ()) -> tuple[Moments, li
     if not available() or kind is None or not elements.flags.c_contiguous:
         return None
     sums, inside, bounds = np.empty((), MOMENTS), np.zeros(len(ranges), np.int64), bounds_table(ranges)
-    values, wanted = (address(elements), elements.nbytes), (address(bounds), len(ranges))
-    call = function("moments", "ipqppqpp")
-    checked(call(kind.number, *values, kind.table, *wanted, address(inside), address(sums)))
+    values, wanted = (elements, elements.nbytes, kind.table), (bounds, len(ranges))
+    call("moments", "ipqppqpp", kind.number, *values, *wanted, inside, sums)
     return Moments(*sums.item()), inside.tolist()
 
 
@@ -82,8 +79,7 @@ def moments_of_each(
         raise ValueError(NO_SENSE)
     sums, inside = np.empty(n, MOMENTS), np.zeros((n, len(ranges)), np.int64)
     where, lengths = np.ascontiguousarray(places, np.int64), np.ascontiguousarray(nbytes, np.int64)
-    arguments = (n, *kinds.addresses(), address(where), address(lengths), address(bounds), len(ranges))
-    checked(function("moments_of_each", "qpppppqpp")(*arguments, address(inside), address(sums)))
+    call("moments_of_each", "qpppppqpp", n, *kinds, where, lengths, bounds, len(ranges), inside, sums)
     return sums, inside
 
 
@@ -115,15 +111,14 @@ class BitCounts:
         self._since = 0
 
     def add(self, elements: Array) -> None:
-        array, work = native(elements), address(self._work)
+        array = native(elements)
         if self._since + len(array) > _MOST:
             self.counts()
         self._since += len(array)
         if self._width <= 2:
-            checked(function("patterns", "pqqp")(address(array), len(array), array.itemsize, work))
+            call("patterns", "pqqp", array, len(array), array.itemsize, self._work)
         else:
-            call = function("classes", "pqipp")
-            checked(call(described(array), len(array), self._narrow, work, address(self.zeros)))
+            call("classes", "eqipp", array, len(array), self._narrow, self._work, self.zeros)
 
     def counts(self) -> Int64:
         self._counts += self._work[0]
@@ -140,8 +135,7 @@ def keys_of(elements: Array, wanted: Mask, keys: Array) -> Array:
     array, bits = native(elements), np.ascontiguousarray(wanted, np.bool_)
     if len(keys) < len(array) or len(bits) != UPPER:
         raise ValueError(NO_SENSE)
-    call = function("keys", "pqipp", "q")
-    found = checked(int(call(described(array), len(array), keys.itemsize == 4, address(bits), address(keys))))
+    found = call("keys", "eqipp", array, len(array), keys.itemsize == 4, bits, keys, result="q")
     chosen: Array = keys[:found]
     return chosen
 
@@ -150,7 +144,7 @@ def count_edges(elements: Array, edges: Sequence[float]) -> Int64:
     """Returns for each edge how many elements are ≥ it, but for the last edge how many are > it."""
     array, bounds = native(elements), np.array(edges, np.float64)
     reached = np.zeros(len(bounds), np.int64)
-    checked(function("edges", "pqpqp")(described(array), len(array), address(bounds), len(bounds), address(reached)))
+    call("edges", "eqpqp", array, len(array), bounds, len(bounds), reached)
     return reached
 
 
@@ -169,7 +163,7 @@ class Cells:
     def add(self, tile: Array, row: int, column: int) -> None:
         """Adds a rectangle whose first element is at ``row`` and ``column`` of the area that the cells show."""
         array = native(tile)
-        checked(function("cells", "ppqqqq")(self._packed, described(array), row, column, *array.shape))
+        call("cells", "peqqqq", self._packed, array, row, column, *array.shape)
 
 
 NAN: Final = 1
@@ -179,7 +173,7 @@ INF: Final = 2
 def find_bad(elements: Array, kinds: int, *, last: bool = False) -> int | None:
     """Returns the place of the first (or last) element that is NaN or infinite, by ``kinds``; None without any."""
     array = native(elements)
-    found = checked(int(function("bad", "pqii", "q")(described(array), len(array), kinds, last)))
+    found: int = call("bad", "eqii", array, len(array), kinds, last, result="q")
     return None if found == len(array) else found
 
 
@@ -197,18 +191,5 @@ def copy_elements(
         raise ValueError(msg)
     count = source.nbytes * 8 // bits if bits else len(source)
     layout = np.array([target.shape, steps, target.strides], np.int64)
-    at = address(layout)
-    checked(
-        function("copy", "pqqiipippp")(
-            address(source),
-            count,
-            offset,
-            bits or 8 * source.itemsize,
-            signed,
-            target.ctypes.data,
-            target.ndim,
-            at,
-            at + layout.strides[0],
-            at + 2 * layout.strides[0],
-        )
-    )
+    into = target.ctypes.data, target.ndim, *layout
+    call("copy", "pqqiipippp", source, count, offset, bits or 8 * source.itemsize, signed, *into)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.stats.kernel import KINDS, NO_SENSE, address, checked, described, function
+from tui_debugger.stats.kernel import KINDS, NO_SENSE, address, call, described
 
 ERROR: Final = 2.0**-29
 """Largest relative error of exp, tanh and erf in the kernel."""
@@ -119,10 +119,9 @@ class OperatorCall:
 
     def check(self, first: int, count: int) -> KernelAnswer:
         """Checks ``count`` elements, or rows, of the output."""
-        found = bytearray(_FOUND.size)
-        at = address(np.frombuffer(found, np.uint8))
-        checked(function(self._name, "pp")(struct.pack("=qqq", self._operator, first, count) + self._rest, at))
-        return KernelAnswer(*_FOUND.unpack(found))
+        found = np.empty(_FOUND.size, np.uint8)
+        call(self._name, "pp", struct.pack("=qqq", self._operator, first, count) + self._rest, found)
+        return KernelAnswer(*_FOUND.unpack(found.tobytes()))
 
 
 def elementwise(
@@ -163,7 +162,7 @@ def _table_for(operator: Elementwise, left: KernelOperand) -> Float64 | None:
 def table_of(operator: Elementwise, kind: int) -> Float64:
     """Returns (result, its size) of an operator for every 16-bit pattern of a kind."""
     table = np.empty((1 << 16, 2))
-    checked(function("table_of", "qqp")(operator, kind, address(table)))
+    call("table_of", "qqp", operator, kind, table)
     table.flags.writeable = False
     return table
 
@@ -184,8 +183,7 @@ def log_sums(rows: Array) -> tuple[Float64, Float64]:
     """Returns for each row of a matrix the largest element, and log(sum(exp(x - largest)))."""
     count, width = rows.shape
     top, sums, work = np.empty(count), np.empty(count), np.empty(width)
-    call = function("log_sums", "pqqppp")
-    checked(call(described(rows), count, width, address(work), address(top), address(sums)))
+    call("log_sums", "eqqppp", rows, count, width, work, top, sums)
     return top, sums
 
 
@@ -214,8 +212,7 @@ def attended(
     padded = keys + _ATTENTION_WIDEST
     work = np.empty(padded * (width + 16 + _ATTENTION_ROWS + 1) + _ATTENTION_ROWS * width + 16, np.float32)
     made, top = np.empty((rows, ATTENTION_COLUMNS)), np.empty(rows)
-    call = struct.pack("=5q", rows, keys, width, kind, causal) + described(query) + described(key)
-    call += bytes(24) if mask is None else described(mask)
-    call += struct.pack("=d4q", factor, *(address(each) for each in (columns, work, made, top)))
-    checked(function("attended", "p")(call))
+    packed = struct.pack("=5q", rows, keys, width, kind, causal) + described(query) + described(key)
+    packed += bytes(24) if mask is None else described(mask)
+    call("attended", "p", packed + struct.pack("=d4q", factor, *map(address, (columns, work, made, top))))
     return made, top

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, UInt8
-from tui_debugger.stats.kernel import ElementKind, address, checked, function, pointers
+from tui_debugger.stats.kernel import ElementKind, address, call, pointers
 from tui_debugger.stats.kernel.elements import MOMENTS, Bounds, Moments, bounds_table
 from tui_debugger.stats.kernel.pairs import CLOSENESS
 
@@ -29,8 +29,7 @@ def look_at_files(names: Sequence[bytes], directory: int | None = None) -> Int64
     if joined.count(b"\0") != len(names):
         return None
     found = np.empty((len(names), 4), np.int64)
-    call = function("look_at_files", "qpqip", "i")
-    checked(int(call(len(names), joined, len(joined), -1 if directory is None else directory, address(found))))
+    call("look_at_files", "qpqip", len(names), joined, len(joined), -1 if directory is None else directory, found)
     return found
 
 
@@ -45,10 +44,8 @@ def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> Int64:
     for path in paths:
         sys.audit("open", path, None, opener.OPEN_FLAGS)  # as os.open does
     found = np.empty((len(paths), 5), np.int64)
-    room = (most, address(buffer), len(buffer))
-    call = function("read_files", "qpiqpqp", "q")
-    looked = checked(int(call(len(paths), pointers(paths), opener.OPEN_FLAGS, *room, address(found))))
-    return found[:looked]
+    flags, room = opener.OPEN_FLAGS, (most, buffer, len(buffer))
+    return found[: call("read_files", "qpiqpqp", len(paths), pointers(paths), flags, *room, found, result="q")]
 
 
 class Stored(NamedTuple):
@@ -82,7 +79,6 @@ class StoredSums:
     """
 
     def __init__(self, ranges: Sequence[Bounds], tests: Sequence[tuple[float, float, bool]]) -> None:
-        self._call = function("measure_stored", "ppqqpqppppq")
         self._bounds, self._inside = bounds_table(ranges), np.zeros(2 * len(ranges), np.int64)
         self._sums, self._moments = np.zeros(2), np.zeros((), MOMENTS)
         self._moments["minimum"], self._moments["maximum"] = math.inf, -math.inf
@@ -95,10 +91,10 @@ class StoredSums:
         """
         if not all(each is None or each.has_room(count, piece) for each in (now, before)):
             raise ValueError("the kernel reads no more than a buffer takes")
-        asked = address(self._bounds), len(self._bounds), address(self._inside), address(self._moments)
-        tests = address(self._sums), address(self._tests), len(self._tests)
+        asked = self._bounds, len(self._bounds), self._inside, self._moments
+        tests = self._sums, self._tests, len(self._tests)
         other = None if before is None else before.packed()
-        return not checked(self._call(now.packed(), other, count, piece, *asked, *tests))
+        return not call("measure_stored", "ppqqpqppppq", now.packed(), other, count, piece, *asked, *tests)
 
     def moments(self) -> tuple[Moments, list[int]]:
         """Returns the statistics, and how many elements are inside each range."""

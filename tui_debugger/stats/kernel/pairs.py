@@ -18,9 +18,7 @@ from tui_debugger.stats.kernel import (
     NO_SENSE,
     Kinds,
     address,
-    checked,
-    described,
-    function,
+    call,
     native,
 )
 from tui_debugger.stats.kernel.elements import MOMENTS, Moments
@@ -67,7 +65,6 @@ class PairSums:
 
     def __init__(self, top: int, rtol: float, atol: float, *, counts_outside: bool, halves: bool) -> None:
         """Starts empty; ``top`` limits the lists of largest errors, and of first places with one side not finite."""
-        self._call = function("pairs", "ppppqq")
         self.found = np.zeros((), _FOUND)
         found = self.found
         for name in ("here", "there", "difference"):
@@ -85,7 +82,7 @@ class PairSums:
         """Adds later arrays; ``first``: the number of their first element in the whole."""
         one, other = _native_pair(here, there)
         held, packed = _described_units(units, len(one))
-        checked(self._call(address(self.found), described(one), described(other), packed, len(one), first))
+        call("pairs", "peepqq", self.found, one, other, packed, len(one), first)
         del held  # the kernel read it until here
 
     def moments(self, name: str) -> Moments:
@@ -124,8 +121,7 @@ def _described_units(units: Units | None, length: int) -> tuple[Units | None, by
 def count_outside(here: Array, there: Array, rtol: float, atol: float, boundary: float, *, halves: bool) -> int:
     """Counts the pairs outside of a tolerance; see ``compare_pairs.outside_mask``."""
     one, other = _native_pair(here, there)
-    call = function("outside", "ppqqddd", "q")
-    return checked(int(call(described(one), described(other), len(one), halves, rtol, atol, boundary)))
+    return int(call("outside", "eeqqddd", one, other, len(one), halves, rtol, atol, boundary, result="q"))
 
 
 def change(
@@ -137,8 +133,7 @@ def change(
     """
     one, other = _native_pair(now, before)
     sums, asked = np.zeros(2), np.array([(*test, True) for test in tests], CLOSENESS)
-    call = function("change", "ppqppq")
-    checked(call(described(one), described(other), len(one), address(sums), address(asked), len(asked)))
+    call("change", "eeqppq", one, other, len(one), sums, asked, len(asked))
     return float(sums[0]), float(sums[1]), [bool(close) for close in asked["close"]]
 
 
@@ -158,9 +153,8 @@ def changes(
         raise ValueError(NO_SENSE)
     sums, asked = np.zeros((n, 2)), np.empty((n, len(tests)), CLOSENESS)
     asked[:] = np.array([(*test, True) for test in tests], CLOSENESS)
-    here, there, counts = (np.ascontiguousarray(each, np.int64) for each in (now, before, lengths))
-    arguments = (n, *kinds.addresses(), address(here), address(there), address(counts))
-    checked(function("changes", "qpppppppq")(*arguments, address(sums), address(asked), len(tests)))
+    where = (np.ascontiguousarray(each, np.int64) for each in (now, before, lengths))
+    call("changes", "qpppppppq", n, *kinds, *where, sums, asked, len(tests))
     return sums, asked["close"]
 
 
@@ -198,18 +192,14 @@ def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] |
     one, other = _native_pair(here, there)
     rtol, atol = limits or (0.0, math.inf)
     found = np.empty(_APART.size, np.uint8)
-    call = function("apart", "pppqqddd")
-    checked(call(address(found), described(one), described(other), len(one), halves, scale, rtol, atol))
+    call("apart", "peeqqddd", found, one, other, len(one), halves, scale, rtol, atol)
     return PairDistance(*_APART.unpack(found.tobytes()))
 
 
 def apart_each(here: Array, there: Array, usual: float, *, halves: bool) -> float:
     """Returns the largest |difference| of a pair relative to its larger magnitude, or to ``usual`` if larger."""
     one, other = _native_pair(here, there)
-    found: float = function("apart_each", "ppqqd", "d")(described(one), described(other), len(one), halves, usual)
-    if found < 0:
-        raise ValueError(NO_SENSE)
-    return found
+    return float(call("apart_each", "eeqqd", one, other, len(one), halves, usual, result="d"))
 
 
 def _native_pair(here: Array, there: Array) -> tuple[Array, Array]:

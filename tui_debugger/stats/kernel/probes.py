@@ -9,7 +9,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64, Int64
 from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.kernel import KINDS, NO_SENSE, TABLE8, address, checked, described, function, kind_of
+from tui_debugger.stats.kernel import KINDS, NO_SENSE, TABLE8, address, call, described, kind_of
 
 PROBES: Final = 8
 """Signed sums for each group of elements."""
@@ -26,8 +26,7 @@ def signed_rows(matrix: Array, group: int, signs: Float32) -> tuple[Float64, Flo
     rows, width = matrix.shape
     groups = -(-width // group)
     sums, squares = np.empty((rows, groups * PROBES)), np.empty((rows, groups))
-    call = function("signed_rows", "pqqqppp")
-    checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
+    call("signed_rows", "eqqqppp", matrix, rows, width, group, signs, sums, squares)
     return sums, squares
 
 
@@ -39,8 +38,7 @@ def signed_columns(matrix: Array, group: int, signs: Float32) -> tuple[Float64, 
     rows, width = matrix.shape
     groups = -(-rows // group)
     sums, squares = np.empty((groups * PROBES, width)), np.empty((groups, width))
-    call = function("signed_columns", "pqqqppp")
-    checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
+    call("signed_columns", "eqqqppp", matrix, rows, width, group, signs, sums, squares)
     return sums, squares
 
 
@@ -103,8 +101,8 @@ def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: 
         *found,
     )
     sizes = struct.pack("=qqqq", rows, terms, width, group)
-    call = sizes + described(left) + described(recorded) + struct.pack("=d9q", right.factor, *map(_place, held))
-    checked(function("probed", "p")(call))
+    packed = sizes + described(left) + described(recorded) + struct.pack("=d9q", right.factor, *map(_place, held))
+    call("probed", "p", packed)
     return found
 
 
@@ -131,13 +129,12 @@ def convolved(
         raise ValueError(NO_SENSE)
     made, sizes = np.empty((groups, PROBES, places)), np.empty((groups, places))
     held: tuple[Array | None, ...] = (planes, offsets, filters, squares, made, sizes)
-    call = struct.pack("=4q6q", terms, places, groups, planes.size, *map(_place, held))
-    checked(function("convolved", "p")(call))
+    call("convolved", "p", struct.pack("=4q6q", terms, places, groups, planes.size, *map(_place, held)))
     return made, sizes
 
 
 def singles(values: Array) -> Float32:
     """Converts an array of a type that float32 holds."""
     to = np.empty(values.shape, np.float32)
-    checked(function("singles", "pqp")(described(values), values.size, address(to)))
+    call("singles", "eqp", values, values.size, to)
     return to

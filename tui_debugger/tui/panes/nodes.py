@@ -81,7 +81,7 @@ def make_marks(
     nothing = np.zeros(len(nodes), np.bool_)
     # A node table that was just read again may be shorter than the table of the last check.
     marked = [nothing] * 4 if result is None else result.hits.found_by_node(*place, len(nodes))
-    hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
+    hit, origin, hit_elsewhere, origin_elsewhere = (tree.keep_mask(mask) for mask in marked)
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return TreeMarks(
@@ -92,7 +92,7 @@ def make_marks(
         origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
         file_only=(flags & NodeFlag.FILE_ONLY) > 0,
-        overflowed=None if overflowed is None else tree.any_below(overflowed),
+        overflowed=None if overflowed is None else tree.keep_mask(overflowed),
     )
 
 
