@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import PurePath
 from typing import Final
 
@@ -410,23 +411,31 @@ class ParameterPairs(UnmatchedNodes):
         """Finds one-sided weights that are copies: the other run keeps tied weights once."""
         for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
             rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
+            if not rows or not self._holds_wholes(side):
+                continue
             paired = self.matching.to_b if side == 0 else self.matching.to_a
             proven = [row for of, row in self.finished if of == side]
-            for row in rows if self._holds_wholes(side) else ():
-                for other in (*paired, *proven):
-                    if self.sides[side].is_parameter(other) and self._are_tied(side, row, other):
-                        name = self.flows[side].nodes.names[other]
-                        self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
-                        break
+            others = [row for row in (*paired, *proven) if self.sides[side].is_parameter(row)]
+            shapes = {row: self.files[side].shapes(self.steps[side], row) for row in (*rows, *others)}
+            known = {shapes[row] for row in rows}
+            both: dict[bytes, int] = {}
+            for other in others:
+                if shapes[other] in known and (content := self._content(side, other)):
+                    both.setdefault(content, other)
+            for row in rows if both else ():
+                if (tied := both.get(self._content(side, row))) is not None:
+                    name = self.flows[side].nodes.names[tied]
+                    self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
 
-    def _are_tied(self, side: int, row: int, other: int) -> bool:
-        shapes = [self.files[side].shapes(self.steps[side], each) for each in (row, other)]
-        if shapes[0] != shapes[1] or not shapes[0] or len(shapes[0][0]) < _DIMENSIONS_OF_A_MATRIX:
-            return False
-        one, two = (self._values(side, each) for each in (row, other))
-        if one is None or two is None or one.dtype != two.dtype or not one.size:
-            return False
-        return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
+    def _content(self, side: int, row: int) -> bytes:
+        """Returns a digest of the type, shape and values of a matrix; empty where these are all the same."""
+        array = self._values(side, row)
+        if array is None or array.ndim < _DIMENSIONS_OF_A_MATRIX or not array.size:
+            return b""
+        if not bool((array != array.flat[0]).any()):
+            return b""
+        kind = f"{name_of(array.dtype)} {array.shape}".encode()
+        return kind + blake2b(np.ascontiguousarray(array).data.cast("B"), digest_size=16).digest()
 
     def _may_be_weight(self, side: int, row: int) -> bool:
         """Tells whether a node is a parameter, or an array of which the file does not tell what it is."""
