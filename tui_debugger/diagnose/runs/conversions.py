@@ -39,6 +39,8 @@ _USUAL_ORDER: Final = re.compile(
     r"(?:^|[._])(?:(q|wq|query|gate|w1)|(k|wk|key|up|w3)|(v|wv|value))(?:_proj)?(?=[._]|$)", re.IGNORECASE
 )
 """Words for weights, in their usual order within fused weights."""
+_SPELLED: Final = re.compile(r"qkv|query_key_value|gate_up", re.IGNORECASE)
+"""Names of fused weights that tell the order of their parts."""
 _LEAST_OF_ALL: Final = 8
 """The fewest elements for which a common factor proves that two weights are the same."""
 _MOST_TRIED: Final = 16
@@ -48,7 +50,7 @@ _MOST_ASKED: Final = 128
 _NUMBER: Final = re.compile(r"(?<![^./])\d+(?![^./])")
 OF_RANK: Final = " of rank "
 """Separates the name of a weight from the rank that has a part of it."""
-EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
+_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
 """The fewest elements of a vector for a match; a single number may be equal by chance."""
@@ -145,6 +147,16 @@ def conversions(
         found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned(), proven)
         return [replace(each, side=0, distance=turned_around(each.distance)) for each in found]
     return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned(), proven)
+
+
+def is_norm(name: str) -> bool:
+    """Tells whether a parameter is the weight of a norm."""
+    return _NORM.search(name) is not None and not name.endswith(("bias", "beta", "running_mean", "running_var"))
+
+
+def is_embedding(name: str) -> bool:
+    """Tells whether a weight has a row for each word or position."""
+    return _EMBEDDING.search(name) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -597,7 +609,10 @@ class _Conversions:
             start = next(source.row for source in sources if source is not None)
             wrong = names[0] if shift else ""
             uncast = self._uncast(expected, rows, of)
-            return WeightConversion(name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start)
+            doubt = self._doubt(name, names, padding, across=swapped and all(each for _, each in parts))
+            return WeightConversion(
+                name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start, doubt=doubt
+            )
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
@@ -608,10 +623,21 @@ class _Conversions:
                 return WeightConversion(name, names, each, text, part, turned=turned)
         return WeightConversion(name, names, names[0], "values differ", apart)
 
+    def _doubt(self, name: str, names: Sequence[str], padding: Array, *, across: bool) -> str:
+        """Returns why a weight may be wrong whose rows are all known; ``across``: its columns are padded."""
+        kinds = [_place_of(template) for template in dict.fromkeys(parsed(each).template for each in names)]
+        if kinds != sorted(kinds) and _SPELLED.search(name):
+            return f"its name tells another order than that of its parts: {', '.join(names)}"
+        if padding.shape[0] and padding.shape[1] > 1 and bool(padding.any()):
+            return f"its padding is {padding[padding != 0].flat[0]:.6g}, and not zero"
+        if padding.shape[0] and across and is_embedding(names[0]):
+            return "padding makes its rows wider, and no other weight with them"
+        return ""
+
     def _shift(self, sources: Sequence[_SourceRow | None], plain: Sequence[int], names: Sequence[str]) -> int:
         """Returns by how many rows padding moves others: words have numbers, and no layout begins with padding."""
         moved = [row - source.row for row, source in enumerate(sources) if source is not None]
-        if plain and len(names) == 1 and EMBEDDING.search(names[0]):
+        if plain and len(names) == 1 and is_embedding(names[0]):
             return max(*moved, 0)
         return max(moved[0], 0) if plain[:1] == [0] else 0
 

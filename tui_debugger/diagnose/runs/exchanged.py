@@ -29,6 +29,12 @@ _LEAST_COUNTED: Final = 3
 """Values of a number within a word before it is known to count: ``fc1`` and ``fc2`` are names of their own."""
 _LEAST_LETTERS: Final = 3
 """Letters of a word that stands for a longer one: ``enc``, ``attn``."""
+_SYNONYMS: Final = (
+    frozenset({"wte", "word", "words", "tok", "token", "tokens"}),
+    frozenset({"wpe", "pos", "position", "positions"}),
+    frozenset({"head", "lm", "out", "output", "unembed"}),
+)
+"""Words for the embeddings of words and of positions, and for the head of a model."""
 _MOST_TRIED: Final = 16
 """Weights of one shape and layer that are held against each other."""
 
@@ -237,4 +243,6 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _is_short_for(short: str, word: str) -> bool:
+    if any(short in words and word in words for words in _SYNONYMS):
+        return True
     return word.startswith(short) and (word == short or len(short) >= _LEAST_LETTERS)
