@@ -120,6 +120,26 @@ def test_exchanged_layers_under_other_names(diff: Diff, words: dict[str, str]) -
     assert {re.findall(r"\d", each["node"])[0] for each in answer.json["findings"]} == {"1", "2"}
 
 
+def test_exchanged_experts_whose_numbers_are_within_words(diff: Diff) -> None:
+    words = {
+        r"model\.layers\.(\d)\.mlp\.experts\.(\d)\.": r"blk\1_exp\2_",
+        "gate_proj": "w1",
+        "down_proj": "w2",
+        "up_proj": "w3",
+    }
+    of = {
+        f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj.weight": random(
+            8, 6, seed=100 * layer + 10 * expert + at
+        )
+        for layer in range(2)
+        for expert in range(4)
+        for at, name in enumerate(("gate", "up", "down"))
+    }
+    assert diff(of, with_words(words)(of)).code == 0
+    one, other = (f"layers.1.mlp.experts.{expert}.up_proj" for expert in (1, 2))
+    assert diff(of, with_words(words)(exchanged(of, one, other))).code == 1
+
+
 def test_exchanged_weights_of_one_layer_under_other_names(diff: Diff) -> None:
     one, other = (f"model.layers.1.mlp.{each}_proj.weight" for each in ("gate", "up"))
     convert = with_words(LINES | {"gate_proj": "a", "up_proj": "b"})

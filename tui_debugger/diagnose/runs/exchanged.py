@@ -163,6 +163,13 @@ def _of_one_kind(names: Sequence[str], made: Mapping[str, str]) -> Iterator[Sequ
     if _usual(names, made):
         yield names
         return
+    for numbers in zip(*(_spelled(name).numbers for name in names), strict=True):
+        of_number: dict[int, list[str]] = defaultdict(list)
+        for name, number in zip(names, numbers, strict=True):
+            of_number[number].append(name)
+        if len(of_number) < len(names) and all(_usual(group, made) for group in of_number.values()):
+            yield from of_number.values()
+            return
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in names:
         groups[tuple(_DIGITS.findall(re.sub(r"(?<![^./])\d+(?![^./])", "", name.partition(OF_RANK)[0])))].append(name)
