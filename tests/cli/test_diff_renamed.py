@@ -120,6 +120,26 @@ def test_exchanged_layers_under_other_names(diff: Diff, words: dict[str, str]) -
     assert {re.findall(r"\d", each["node"])[0] for each in answer.json["findings"]} == {"1", "2"}
 
 
+def test_exchanged_experts_whose_numbers_are_within_words(diff: Diff) -> None:
+    words = {
+        r"model\.layers\.(\d)\.mlp\.experts\.(\d)\.": r"blk\1_exp\2_",
+        "gate_proj": "w1",
+        "down_proj": "w2",
+        "up_proj": "w3",
+    }
+    of = {
+        f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj.weight": random(
+            8, 6, seed=100 * layer + 10 * expert + at
+        )
+        for layer in range(2)
+        for expert in range(4)
+        for at, name in enumerate(("gate", "up", "down"))
+    }
+    assert diff(of, with_words(words)(of)).code == 0
+    one, other = (f"layers.1.mlp.experts.{expert}.up_proj" for expert in (1, 2))
+    assert diff(of, with_words(words)(exchanged(of, one, other))).code == 1
+
+
 def test_exchanged_weights_of_one_layer_under_other_names(diff: Diff) -> None:
     one, other = (f"model.layers.1.mlp.{each}_proj.weight" for each in ("gate", "up"))
     convert = with_words(LINES | {"gate_proj": "a", "up_proj": "b"})
@@ -136,6 +156,46 @@ def test_names_that_are_nearer_to_those_of_each_other_are_a_doubt(diff: Diff) ->
     answer = diff(of, {"enc.lin.weight": decoder, "dec.lin.weight": encoder})
     assert answer.code == 2
     assert "though its name is nearer to" in answer.out
+
+
+def test_exchanged_embeddings_under_other_names_are_a_doubt(diff: Diff) -> None:
+    of = {f"{name}.weight": random(16, 8, seed=seed) for seed, name in enumerate(("wte", "wpe", "head"))}
+    words = {"wte": "word_embeddings", "wpe": "position_embeddings", "head": "lm_out"}
+    assert diff(of, with_words(words)(of)).code == 0
+    for other in ("wpe", "head"):
+        assert diff(of, with_words(words)(exchanged(of, "wte", other))).code == 2
+
+
+def test_a_fused_weight_whose_parts_are_in_another_order_than_its_name_says(diff: Diff) -> None:
+    of = {
+        f"layers.{layer}.{each}.weight": random(8, 8, seed=8 * layer + ord(each))
+        for layer in range(3)
+        for each in "qkv"
+    }
+
+    def fused(order: str) -> Weights:
+        return {
+            f"layers.{at}.qkv.weight": np.vstack([of[f"layers.{at}.{each}.weight"] for each in order])
+            for at in range(3)
+        }
+
+    assert diff(of, fused("qkv")).code == 0
+    answer = diff(of, fused("kvq"))
+    assert answer.code == 2
+    assert "its name tells another order" in answer.out
+
+
+def test_norms_without_one(diff: Diff) -> None:
+    """Some programs keep the weight of a norm less 1, and all of them then."""
+    of = {f"layers.{at}.norm.weight": 1 + np.float32(0.1) * random(16, seed=at) for at in range(3)}
+    less = {name: value - np.float32(1) for name, value in of.items()}
+    for sides in ((of, less), (less, of)):
+        answer = diff(*sides)
+        assert answer.code == 0
+        assert "3 weights of norms that one run keeps without 1" in answer.out
+    name = "layers.1.norm.weight"
+    assert diff(of, less | {name: of[name]}).code == 1
+    assert diff(of, less | {name: less[name] * np.float32(1.5)}).code == 1
 
 
 def test_numbers_that_name_weights_may_be_others(diff: Diff) -> None:
@@ -167,6 +227,12 @@ def test_padding_before_the_words_shifts_them(diff: Diff, convert: Callable[[Wei
         answer = diff(dense(), convert(dense() | {EMBEDDING: np.concatenate(parts)}), "--json")
         assert (answer.code, answer.json["headline"]["node"]) == (1, EMBEDDING)
     assert "its rows are shifted by 3" in diff(dense(), convert(dense() | {EMBEDDING: np.vstack([padding, words])})).out
+
+
+def test_other_padding_is_a_doubt(diff: Diff) -> None:
+    words = dense()[EMBEDDING]
+    for padded in (np.vstack([words, np.ones_like(words[:3])]), np.hstack([words, np.zeros_like(words[:, :4])])):
+        assert diff(dense(), dense() | {EMBEDDING: padded}).code == 2
 
 
 def test_axes_of_convolutions_in_another_order(diff: Diff) -> None:

@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from heapq import merge
+from itertools import islice, product
 from operator import eq
 from typing import Final, NamedTuple
 
@@ -37,6 +39,8 @@ _USUAL_ORDER: Final = re.compile(
     r"(?:^|[._])(?:(q|wq|query|gate|w1)|(k|wk|key|up|w3)|(v|wv|value))(?:_proj)?(?=[._]|$)", re.IGNORECASE
 )
 """Words for weights, in their usual order within fused weights."""
+_SPELLED: Final = re.compile(r"qkv|query_key_value|gate_up", re.IGNORECASE)
+"""Names of fused weights that tell the order of their parts."""
 _LEAST_OF_ALL: Final = 8
 """The fewest elements for which a common factor proves that two weights are the same."""
 _MOST_TRIED: Final = 16
@@ -46,7 +50,7 @@ _MOST_ASKED: Final = 128
 _NUMBER: Final = re.compile(r"(?<![^./])\d+(?![^./])")
 OF_RANK: Final = " of rank "
 """Separates the name of a weight from the rank that has a part of it."""
-EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
+_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
 """The fewest elements of a vector for a match; a single number may be equal by chance."""
@@ -145,6 +149,16 @@ def conversions(
     return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned(), proven)
 
 
+def is_norm(name: str) -> bool:
+    """Tells whether a parameter is the weight of a norm."""
+    return _NORM.search(name) is not None and not name.endswith(("bias", "beta", "running_mean", "running_var"))
+
+
+def is_embedding(name: str) -> bool:
+    """Tells whether a weight has a row for each word or position."""
+    return _EMBEDDING.search(name) is not None
+
+
 @lru_cache(maxsize=4096)
 def parsed(name: str) -> _Name:
     """Returns a name with its numeric words replaced, and the numbers."""
@@ -173,6 +187,16 @@ class _Conversions:
         self.places: dict[int, list[_RowPlace]] = defaultdict(list)
         self.layouts: dict[str, list[_SourceRow | None] | None] = {}
         self.by_name = {parsed(name): name for name in a}
+        self.layers: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = defaultdict(list)
+        self.of_size: dict[tuple[str, tuple[int, ...], bool, tuple[int, int], bool], list[_Name]] = defaultdict(list)
+        for words, name in sorted(self.by_name.items()):
+            for at in range(len(words.numbers) + 1):
+                if at < len(words.numbers):
+                    self.layers[words.template, words.numbers[:at]].append(words.numbers[at:])
+                for whole in (False, True) if at == len(words.numbers) else (False,):
+                    for template, swapped in product((words.template, ""), (False, True)):
+                        size = rows_and_width(a[name], swapped=swapped)
+                        self.of_size[template, words.numbers[:at], whole, size, swapped].append(words)
         self.vectors: dict[bytes, list[str]] = defaultdict(list)
         self.used: dict[str, set[tuple[bool, int]]] = defaultdict(set)
         self.shifts: dict[tuple[str, ...], int] = {}
@@ -240,32 +264,32 @@ class _Conversions:
         used = {name for each in found for name in (each.made, *each.sources)}
         names = [[name for name in sorted(of) if name not in used] for of in (self.a, self.b)]
         last = len(names[0]) == len(names[1]) == 1
+        free: dict[object, dict[int, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
+        for name in names[0]:
+            shape = self.a[name].shape
+            free[parsed(name).numbers, len(shape), shape[1:]][shape[0]][name] = None
         for name in names[1]:
-            alike = [
-                each
-                for each in names[0]
-                if self._unpadded(name, each).shape == self.a[each].shape
-                and parsed(each).numbers == self._numbers(name)
-            ]
-            for source in alike[:_MOST_TRIED]:
-                one, other = self.a[source], self._unpadded(name, source)
+            whole = self.b[name]
+            beside = free[self._numbers(name), whole.ndim, whole.shape[1:]]
+            cut = {rows: of for rows, of in beside.items() if of and self._is_padded(whole, rows)}
+            for source in list(islice(merge(*cut.values()), _MOST_TRIED)):
+                one = self.a[source]
+                other = whole[: len(one)]
                 if one.size < _LEAST_OF_ALL or not bool((one != one.flat[0]).any()):
                     continue
                 types = name_of(one.dtype), name_of(other.dtype)
                 if last or factor_between(one.ravel(), other.ravel(), unit_of(types)):
                     text = f"{name} of {self.sides[1]} is what is left for {source} of {self.sides[0]}"
-                    if one.shape != self.b[name].shape:
+                    if one.shape != whole.shape:
                         both = (one, other) if self.sides == "AB" else (other, one)
                         text += f": {kind_of_difference(*both, unit_of(types))[1]}"
                     yield WeightConversion(name, (source,), source, text, distance(one, other, types))
-                    names[0].remove(source)
+                    del beside[len(one)][source]
                     break
 
-    def _unpadded(self, name: str, source: str) -> Array:
-        """Returns a weight of the second run without its padding beyond the source's rows."""
-        whole = self.b[name]
-        rows = len(self.a[source])
-        return whole[:rows] if whole.ndim > 1 and self._ends_plain(whole, self.a[source].size) else whole
+    def _is_padded(self, whole: Array, rows: int) -> bool:
+        """Tells whether a weight has these rows, and behind them at most padding."""
+        return len(whole) == rows or (whole.ndim > 1 and self._ends_plain(whole, rows * whole[0].size))
 
     def _renumbered(self) -> dict[tuple[str, ...], int]:
         """Returns what to add to numbers in names of the second run, by the words before the number.
@@ -463,14 +487,15 @@ class _Conversions:
         """Returns the sources of a stack of layers, by majority of its layers; None where it is no stack."""
         known = [each for each in sources if each is not None]
         own, template = self._numbers(name), Counter(each.template for each in known).most_common(1)[0][0]
-        layers = sorted(
-            numbers[len(own) :]
-            for of, numbers in self.by_name
-            if of == template and len(numbers) > len(own) and numbers[: len(own)] == own
-        )
+        layers = self.layers.get((template, own), [])
         rows, rest = divmod(len(sources), max(len(layers), 1))
         inner = {each.inner for each in known}
-        if rest or len(layers) < _LEAST_LAYERS or not inner <= set(layers) or (len(inner) == 1 and _in_order(sources)):
+        if (
+            rest
+            or not _LEAST_LAYERS <= len(layers) <= len(sources)
+            or not inner <= set(layers)
+            or (len(inner) == 1 and _in_order(sources))
+        ):
             return None
         made: list[_SourceRow | None] = []
         after_each_other = [(row % rows, row // rows) for row in range(len(sources))]
@@ -516,18 +541,25 @@ class _Conversions:
             if each is not None:
                 used[each.template, each.inner].add(each.row)
         swapped = Counter(each.swapped for each in sources if each is not None).most_common(1)[0][0]
-        fits: list[list[_SourceRow]] = []
-        for (template, numbers), whole in self.by_name.items():
-            if numbers[: len(own)] != own[: len(numbers)]:
-                continue
-            inner = numbers[len(own) :]
-            rows, width = rows_and_width(self.a[whole], swapped=swapped)
-            left = [row for row in range(rows) if row not in used.get((template, inner), ())]
-            if len(left) == len(missing) and width == rows_and_width(self.b[name], swapped=False)[1]:
-                fits.append([_SourceRow(template, inner, swapped, row) for row in left])
-        begun = [each for each in fits if (each[0].template, each[0].inner) in used]
-        alike = [each for each in fits if each[0].template in {template for template, _ in used}]
-        chosen = next((each for each in (begun, alike, fits) if len(each) == 1), [])
+        width = rows_and_width(self.b[name], swapped=False)[1]
+        begun: list[list[_SourceRow]] = []
+        for (template, inner), rows in used.items():
+            whole = self._name(_SourceRow(template, inner, swapped, 0), own)
+            size = rows_and_width(self.a[whole], swapped=swapped) if whole is not None else (0, 0)
+            left = [_SourceRow(template, inner, swapped, row) for row in range(size[0]) if row not in rows]
+            if len(left) == len(missing) and size[1] == width:
+                begun.append(left)
+
+        def unused(template: str) -> Iterator[list[_SourceRow]]:
+            """Yields weights with as many rows, of which none is used: two of them already leave it open."""
+            for at in range(len(own) + 1):
+                key = template, own[:at], at < len(own), (len(missing), width), swapped
+                for of, numbers in islice(self.of_size.get(key, ()), len(used) + 2):
+                    if (of, numbers[len(own) :]) not in used:
+                        yield [_SourceRow(of, numbers[len(own) :], swapped, row) for row in range(len(missing))]
+
+        alike = [each for template in {template for template, _ in used} for each in unused(template)]
+        chosen = next((each for each in (begun, [*begun, *alike], [*begun, *unused("")]) if len(each) == 1), [])
         if chosen or (last := sources[missing[0] - 1]) is None or missing[-1] - missing[0] + 1 != len(missing):
             return chosen[0] if chosen else []
         whole_name = self._name(last, own)
@@ -577,7 +609,10 @@ class _Conversions:
             start = next(source.row for source in sources if source is not None)
             wrong = names[0] if shift else ""
             uncast = self._uncast(expected, rows, of)
-            return WeightConversion(name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start)
+            doubt = self._doubt(name, names, padding, across=swapped and all(each for _, each in parts))
+            return WeightConversion(
+                name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start, doubt=doubt
+            )
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
@@ -588,10 +623,21 @@ class _Conversions:
                 return WeightConversion(name, names, each, text, part, turned=turned)
         return WeightConversion(name, names, names[0], "values differ", apart)
 
+    def _doubt(self, name: str, names: Sequence[str], padding: Array, *, across: bool) -> str:
+        """Returns why a weight may be wrong whose rows are all known; ``across``: its columns are padded."""
+        kinds = [_place_of(template) for template in dict.fromkeys(parsed(each).template for each in names)]
+        if kinds != sorted(kinds) and _SPELLED.search(name):
+            return f"its name tells another order than that of its parts: {', '.join(names)}"
+        if padding.shape[0] and padding.shape[1] > 1 and bool(padding.any()):
+            return f"its padding is {padding[padding != 0].flat[0]:.6g}, and not zero"
+        if padding.shape[0] and across and is_embedding(names[0]):
+            return "padding makes its rows wider, and no other weight with them"
+        return ""
+
     def _shift(self, sources: Sequence[_SourceRow | None], plain: Sequence[int], names: Sequence[str]) -> int:
         """Returns by how many rows padding moves others: words have numbers, and no layout begins with padding."""
         moved = [row - source.row for row, source in enumerate(sources) if source is not None]
-        if plain and len(names) == 1 and EMBEDDING.search(names[0]):
+        if plain and len(names) == 1 and is_embedding(names[0]):
             return max(*moved, 0)
         return max(moved[0], 0) if plain[:1] == [0] else 0
 

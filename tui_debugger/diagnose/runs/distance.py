@@ -30,6 +30,8 @@ from tui_debugger.stats.npy import TensorFile
 
 INTRODUCED: Final = 3.0
 """Above this quotient a node made a difference; healthy operators stay below 2, and passed on differences below 2.5."""
+WITHOUT_ONE: Final = "plus 1"
+"""How the weights of norms are meant that one run keeps without 1."""
 PIECE: Final = 1 << 18
 """The number of elements that are processed at once: temporary arrays stay within a few megabytes."""
 _TOLD: Final = 64

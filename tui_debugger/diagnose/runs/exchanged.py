@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations, permutations
 from operator import eq
 from typing import Final, NamedTuple
@@ -28,6 +29,12 @@ _LEAST_COUNTED: Final = 3
 """Values of a number within a word before it is known to count: ``fc1`` and ``fc2`` are names of their own."""
 _LEAST_LETTERS: Final = 3
 """Letters of a word that stands for a longer one: ``enc``, ``attn``."""
+_SYNONYMS: Final = (
+    frozenset({"wte", "word", "words", "tok", "token", "tokens"}),
+    frozenset({"wpe", "pos", "position", "positions"}),
+    frozenset({"head", "lm", "out", "output", "unembed"}),
+)
+"""Words for the embeddings of words and of positions, and for the head of a model."""
 _MOST_TRIED: Final = 16
 """Weights of one shape and layer that are held against each other."""
 
@@ -129,15 +136,19 @@ def _places(
     every = {**known, **made}
     for name in every:
         groups[_spelled(name).template].append(name)
+    alike_sources: dict[str, list[str]] = defaultdict(list)
+    for name in sources:
+        alike_sources[_spelled(name).template].append(name)
     found: dict[str, _Place] = {}
     for names in groups.values():
         for group in _of_one_kind(names, every) if not made.keys().isdisjoint(names) else ():
-            found |= dict(_of_another_kind(group, every, sources))
+            found |= dict(_of_another_kind(group, every, alike_sources))
             found |= dict(_renumbered(group, every))
     found = {name: place for name, place in found.items() if name in made and alike(place.source, made[name])}
     return dict(_nearer(made, alike)) | found
 
 
+@lru_cache(maxsize=1 << 16)
 def _spelled(name: str) -> _Spelled:
     """Returns a name without any numbers, and these; a rank belongs to the name."""
     head, *rank = name.partition(OF_RANK)
@@ -152,6 +163,13 @@ def _of_one_kind(names: Sequence[str], made: Mapping[str, str]) -> Iterator[Sequ
     if _usual(names, made):
         yield names
         return
+    for numbers in zip(*(_spelled(name).numbers for name in names), strict=True):
+        of_number: dict[int, list[str]] = defaultdict(list)
+        for name, number in zip(names, numbers, strict=True):
+            of_number[number].append(name)
+        if len(of_number) < len(names) and all(_usual(group, made) for group in of_number.values()):
+            yield from of_number.values()
+            return
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in names:
         groups[tuple(_DIGITS.findall(re.sub(r"(?<![^./])\d+(?![^./])", "", name.partition(OF_RANK)[0])))].append(name)
@@ -165,7 +183,7 @@ def _usual(names: Sequence[str], made: Mapping[str, str]) -> str:
 
 
 def _of_another_kind(
-    names: Sequence[str], made: Mapping[str, str], sources: Iterable[str]
+    names: Sequence[str], made: Mapping[str, str], sources: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, _Place]]:
     """Yields the weights that others make than those that make most of their like."""
     template = _usual(names, made)
@@ -173,10 +191,12 @@ def _of_another_kind(
     if not others:
         return
     used = {made[name] for name in names}
-    free = [name for name in sources if name not in used and _spelled(name).template == template]
+    free = [name for name in sources.get(template, ()) if name not in used]
+    of_layer: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for name in free:
+        of_layer[_spelled(name).numbers[:1]].append(name)
     for name in others:
-        first = _spelled(made[name]).numbers[:1]
-        fits = free if len(free) == 1 else [each for each in free if _spelled(each).numbers[:1] == first]
+        fits = free if len(free) == 1 else of_layer[_spelled(made[name]).numbers[:1]]
         if len(fits) == 1:
             yield name, _Place(fits[0], True)
 
@@ -192,9 +212,10 @@ def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple
     best = max(orders, key=lambda of: sum(one == other for one, other in zip(own, of, strict=True)))
     whole = all(re.search(r"(?:^|[./])\d+(?:[./]|$)", name) for of in names for name in (of, made[of]))
     counts = len(set(own)) >= _LEAST_COUNTED and any(map(eq, own, best))
+    holders = dict(zip(best, names, strict=True))
     for name, numbers, other in zip(names, own, best, strict=True):
         if numbers != other:
-            yield name, _Place(made[names[best.index(numbers)]], whole or counts)
+            yield name, _Place(made[holders[numbers]], whole or counts)
 
 
 def _ranked(numbers: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -229,4 +250,6 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _is_short_for(short: str, word: str) -> bool:
+    if any(short in words and word in words for words in _SYNONYMS):
+        return True
     return word.startswith(short) and (word == short or len(short) >= _LEAST_LETTERS)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import PurePath
 from typing import Final
 
@@ -15,8 +16,16 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
 from tui_debugger.diagnose.runs.axes import with_other_axes
-from tui_debugger.diagnose.runs.conversions import EMBEDDING, OF_RANK, Learned, WeightConversion, conversions, parsed
-from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
+from tui_debugger.diagnose.runs.conversions import (
+    OF_RANK,
+    Learned,
+    WeightConversion,
+    conversions,
+    is_embedding,
+    is_norm,
+    parsed,
+)
+from tui_debugger.diagnose.runs.distance import INTRODUCED, WITHOUT_ONE, Distance, distance, not_compared
 from tui_debugger.diagnose.runs.exchanged import held_against_names
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Rule, RunMatching, names_module, renamed_scope
@@ -91,6 +100,7 @@ class ParameterPairs(UnmatchedNodes):
         found = self._prove_renames(self._with_scales(entries))
         casts = self._casts(found) if self.options.tolerance is None else {}
         taken = self._convert(found, casts)
+        self._look_at_norms(found)
         self._look_at_casts({row: cast for row, cast in casts.items() if row not in taken})
         self._find_ties()
         found = [each for each in found if each.match.a not in taken]
@@ -189,6 +199,33 @@ class ParameterPairs(UnmatchedNodes):
                 wrong = apart.distance
                 self.distances[key] = replace(found, unit=wrong.unit, worst=wrong.worst, values=wrong.values)
                 self.scale_texts[row] = "nearly all of it is a cast, and some elements are not"
+
+    def _look_at_norms(self, entries: Sequence[NodePair]) -> None:
+        """Compares the weights of norms as one run keeps them without 1, if it keeps all of them so."""
+        if self.options.tolerance is not None or any(files.mates for files in self.files):
+            return
+        shifted: dict[tuple[tuple[int, int], tuple[int, int]], Distance] = {}
+        less = -1
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            if not self.sides[0].is_parameter(entry.match.a) or not is_norm(name) or len(entry.outputs) != 1:
+                continue
+            ((_, *at),) = entry.outputs
+            both = [self.files[side].array(each) for side, each in enumerate(at)]
+            found = self.distance(*at)
+            if found is None or any(each is None or each.ndim != 1 or each.dtype.kind in "biu" for each in both):
+                continue
+            wide = [each.astype(np.float64) for each in both if each is not None]
+            if len(wide[0]) != len(wide[1]) or not len(wide[0]):
+                return
+            less = int(wide[0].mean() > wide[1].mean()) if less < 0 else less
+            wide[less] = wide[less] + 1.0
+            apart = distance(wide[0], wide[1], found.types)
+            if not found.compared or apart.relative > INTRODUCED * apart.unit:
+                return
+            shifted[(at[0].step, at[0].index), (at[1].step, at[1].index)] = replace(apart, meant=WITHOUT_ONE)
+        if len(shifted) >= _LEAST_RENAMED:
+            self.distances.update(shifted)
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns rows of weights by rows of scales."""
@@ -385,7 +422,7 @@ class ParameterPairs(UnmatchedNodes):
             name = self.flows[0].nodes.names[entry.match.a]
             distances = [self.distance(one, other) for _, one, other in entry.outputs]
             shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
-            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or EMBEDDING.search(name):
+            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or is_embedding(name):
                 continue
             if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
                 squares[name] = entry
@@ -410,23 +447,31 @@ class ParameterPairs(UnmatchedNodes):
         """Finds one-sided weights that are copies: the other run keeps tied weights once."""
         for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
             rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
+            if not rows or not self._holds_wholes(side):
+                continue
             paired = self.matching.to_b if side == 0 else self.matching.to_a
             proven = [row for of, row in self.finished if of == side]
-            for row in rows if self._holds_wholes(side) else ():
-                for other in (*paired, *proven):
-                    if self.sides[side].is_parameter(other) and self._are_tied(side, row, other):
-                        name = self.flows[side].nodes.names[other]
-                        self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
-                        break
+            others = [row for row in (*paired, *proven) if self.sides[side].is_parameter(row)]
+            shapes = {row: self.files[side].shapes(self.steps[side], row) for row in (*rows, *others)}
+            known = {shapes[row] for row in rows}
+            both: dict[bytes, int] = {}
+            for other in others:
+                if shapes[other] in known and (content := self._content(side, other)):
+                    both.setdefault(content, other)
+            for row in rows if both else ():
+                if (tied := both.get(self._content(side, row))) is not None:
+                    name = self.flows[side].nodes.names[tied]
+                    self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
 
-    def _are_tied(self, side: int, row: int, other: int) -> bool:
-        shapes = [self.files[side].shapes(self.steps[side], each) for each in (row, other)]
-        if shapes[0] != shapes[1] or not shapes[0] or len(shapes[0][0]) < _DIMENSIONS_OF_A_MATRIX:
-            return False
-        one, two = (self._values(side, each) for each in (row, other))
-        if one is None or two is None or one.dtype != two.dtype or not one.size:
-            return False
-        return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
+    def _content(self, side: int, row: int) -> bytes:
+        """Returns a digest of the type, shape and values of a matrix; empty where these are all the same."""
+        array = self._values(side, row)
+        if array is None or array.ndim < _DIMENSIONS_OF_A_MATRIX or not array.size:
+            return b""
+        if not bool((array != array.flat[0]).any()):
+            return b""
+        kind = f"{name_of(array.dtype)} {array.shape}".encode()
+        return kind + blake2b(np.ascontiguousarray(array).data.cast("B"), digest_size=16).digest()
 
     def _may_be_weight(self, side: int, row: int) -> bool:
         """Tells whether a node is a parameter, or an array of which the file does not tell what it is."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
+from tui_debugger.diagnose.runs.distance import WITHOUT_ONE, ComparedBy, Distance
 from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
     COVERED,
@@ -103,9 +103,10 @@ def coverage_text(report: RunsReport) -> str:
         text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
     if compared.get(ComparedBy.HASHES):
         text += f", {compared[ComparedBy.HASHES]} by hashes"
-    if scaled := sum(
-        judged.worst is not None and bool(judged.worst.meant) for step in report.steps for judged in step.judged
-    ):
+    meant = [judged.worst.meant for step in report.steps for judged in step.judged if judged.worst is not None]
+    if shifted := meant.count(WITHOUT_ONE):
+        text += f", {plural(shifted, 'weight')} of norms that one run keeps without 1"
+    if scaled := sum(map(bool, meant)) - shifted:
         text += f", {plural(scaled, 'weight')} as the elements times their scales mean, within their rounding"
     covered = sum(step.covered for step in report.steps)
     if covered:
