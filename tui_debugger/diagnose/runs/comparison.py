@@ -13,7 +13,7 @@ import numpy as np
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import DiagnosedRun, ranks_of
 from tui_debugger.diagnose.runs.changed_weights import changed_weights
-from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
+from tui_debugger.diagnose.runs.distance import WITHOUT_ONE, ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import EarlierJudgements, StepJudge
 from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
 from tui_debugger.diagnose.runs.matching import Rule
@@ -470,6 +470,11 @@ class _TwoRunComparison:
                     self.doubts.append(
                         f"{where}: {self._name(step, judged)} differs, and not all of its inputs are known"
                     )
+            if norms := [each for each in step.judged if each.worst is not None and each.worst.meant == WITHOUT_ONE]:
+                weights = f"{plural(len(norms), 'weight')} of norms, such as {self._name(step, norms[0])},"
+                self.doubts.append(
+                    f"{where}: one run keeps {weights} without 1, and no file tells whether its program adds the 1 back"
+                )
             explained = {(each.place, each.row_a, each.row_b) for each in self.findings}
             for one in step.one_sided:
                 key = (step.place, one.row, -1) if one.side == 0 else (step.place, -1, one.row)
