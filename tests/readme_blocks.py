@@ -25,7 +25,6 @@ from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.text.old_words import old_words_table
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
-from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.tui.views.runs_map import RunsMapView
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
@@ -42,7 +41,7 @@ def keys() -> str:
     lines: list[str] = []
     group = ""
     own = [
-        replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in load_view(view).OWN_ACTIONS
+        replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS
     ]
     own += RunsMapView.OWN_ACTIONS
     for action in (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):

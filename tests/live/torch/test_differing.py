@@ -29,8 +29,8 @@ TRUE: dict[str, dict[str, Places]] = {
         "op": {(nets.BAD + 1, "NoGrad/1/NativeBatchNorm", 0)},
     },
     "a buffer that its module spoils": {"module": at("Counting"), "op": at("Mul")},
-    # Its optimizer ended the step before. At module level the batch norm changes the buffer as well: nobody is accused.
-    "a statistic times NaN": {"module": set(), "op": {(nets.BAD + 1, "Mul", 0)}},
+    # Its optimizer ended the step before. At module level the buffer is bad before anything runs in the step.
+    "a statistic times NaN": {"module": {(nets.BAD + 1, "1.running_mean", 0)}, "op": {(nets.BAD + 1, "Mul", 0)}},
 }
 
 
