@@ -40,9 +40,7 @@ def keys() -> str:
     """Every action by group: keys, title, what it does."""
     lines: list[str] = []
     group = ""
-    own = [
-        replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS
-    ]
+    own = [replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS]
     own += RunsMapView.OWN_ACTIONS
     for action in (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
