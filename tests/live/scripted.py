@@ -156,12 +156,16 @@ class ScriptedClient:
     def hold_line(self) -> None:
         """Holds a call of heartbeats open: when that breaks, the server knows that this client is gone."""
 
+        sent = threading.Event()
+
         def beats() -> Iterator[Message]:
             yield wire.message("Heartbeat")(period=30)
             yield wire.message("Heartbeat")(period=30)
+            sent.set()
             threading.Event().wait(PATIENCE)
 
         threading.Thread(target=self.quietly, args=("SendHeartbeat", beats()), daemon=True).start()
+        assert sent.wait(PATIENCE), "no heartbeat was sent"
 
     def wait(self, step: int = 0, timeout: float = PATIENCE, **fields: Any) -> Message:
         """Waits for a command."""
