@@ -351,7 +351,7 @@ class TableOrMap(Vertical):
 
 
 class WindowView(ValuesView):
-    """A view with a slice of a tensor (keys: ``actions.moves`` and others); ``element_query`` is the open search."""
+    """A view with a slice of a tensor (keys: ``actions.MOVES`` and others); ``element_query`` is the open search."""
 
     DEFAULT_CSS = "WindowView #element-query { height: 1; }"
 
