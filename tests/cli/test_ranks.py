@@ -41,6 +41,20 @@ def test_the_first_line_names_the_rank_and_the_tensor(capsys: Capsys, dumps: Dum
     assert answer.code == 1
 
 
+def test_the_last_lines_on_a_terminal_are_the_verdict_and_the_exit_code(
+    capsys: Capsys, dumps: Dumps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grid is longer than a terminal, and scrolls the first line away."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "400")
+    answer = run(capsys, "ranks", dumps("msprobe-ranks") / "k_noreduce/B")
+    verdict, last = [line for line in answer.lines if line][-2:]
+    assert (answer.code, last) == (1, "exit code 1: a finding")
+    assert verdict.startswith("The gradient of b.0.mlp.fc1.bias was not reduced over ranks 0,1")
+    assert verdict == answer.lines[0]
+
+
 def test_clean_ranks_say_what_was_compared(capsys: Capsys, dumps: Dumps) -> None:
     answer = run(capsys, "ranks", dumps("msprobe-ranks") / "k_noreduce/A")
     assert answer.code == 0

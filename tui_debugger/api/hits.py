@@ -60,7 +60,7 @@ _SENTENCES = {
 class HitParam(str):
     """A parameter of a hit: its name as text, with threshold and actual value.
 
-    ``value`` is the threshold, or the text of an expression, whose names have the values in ``quantities``.
+    ``value`` is the threshold or the text of an expression; ``quantities`` holds the values of its names.
     ``actual_value`` is 0 when it was not evaluated (tolerances, ends of a range). ``disabled`` is always False.
     """
 

@@ -354,9 +354,9 @@ def joined(parts: Sequence[TensorColumns]) -> TensorColumns:
 
 
 class DebuggerTensors(MutableSequence[DebuggerTensor]):
-    """The selected tensors of one analyzer, in order: makes a ``DebuggerTensor`` when one is asked for.
+    """The selected tensors of one analyzer, in order; each ``DebuggerTensor`` is made on access.
 
-    It has all operations of a list, also together with lists. For tensors of several analyzers make a list of it.
+    The sequence has all operations of a list. For tensors of several analyzers make a list of it.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer

@@ -25,7 +25,7 @@ PAGE: Final = 1 << 14
 LARGEST: Final = 500_000_000
 """Limit of a payload in bytes: SQLite takes 10**9 for a row."""
 BATCH: Final = 32_000_000
-"""Bytes that one ``put`` may drop beyond what it needs: an index reaches a lowered limit little by little."""
+"""Bytes that one ``put`` may drop beyond the room for its entry: an index reaches a lowered limit little by little."""
 RECENT: Final = 60
 """Seconds during which a used payload counts as just used."""
 

@@ -1,4 +1,4 @@
-"""The files of an index: their names, which of them counts, who may read them, and errors of one."""
+"""The files of an index: names, the file in use, access rights, and errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def current(directory: Path) -> Path | None:
 
 
 def fresh(directory: Path) -> tuple[Path, Path]:
-    """Makes an empty file for a new index, or raises OSError; returns its path, and the one for the complete index."""
+    """Makes an empty file for a new index, or raises OSError; returns its path and the path of the complete index."""
     prepare(directory)
     newest = max((int(file.generation.born, 16) for file in listed(directory)), default=0)
     born = max(time.time_ns(), newest + 1) & (2**64 - 1)

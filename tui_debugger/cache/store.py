@@ -186,7 +186,7 @@ class Index:
         return self._patience
 
     def _made(self) -> Database | None:
-        """The new index: ours, or that of a faster process."""
+        """Returns the new index, or the index that a faster process made meanwhile."""
         from tui_debugger.cache.database import Database
 
         draft, path = fresh(self._directory)
@@ -321,7 +321,7 @@ class DiskCache:
 
     Nothing here raises: unreadable payloads are unknown, payloads that cannot be written are dropped. Another process
     may have written, or the disk may have been full, so ``get`` may return any payload that was ever put under the key:
-    a payload must contain what it is valid for.
+    a payload must state its own validity.
     """
 
     def __init__(self, path: Path, *, limit: int = LIMIT, note: str = "") -> None:

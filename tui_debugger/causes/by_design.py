@@ -456,7 +456,7 @@ class Designs(Missing):
         return clean and bool(self._selected_away(row, slot))
 
     def _is_log_of_mask(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
-        """Tells whether a mask is the logarithm of True and False; that of other zeros is a fault of the data."""
+        """Tells whether a mask is the logarithm of True and False. The logarithm of other zeros is a data fault."""
         inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
         return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
 

@@ -247,7 +247,7 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
     headline = meant(report.headline, OUTCOMES[report.outcome])
     print_above(headline, code=code)
     findings = finding_lines(report)
-    if terminal_of() is None or len(findings) < 2:
+    if terminal_of() is None:
         print_text(headline)
     if len(findings) > 1:
         print_text(*findings)
@@ -265,6 +265,8 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
         print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; which was not recorded")
     if report.outcome is not Outcome.CLEAN:
         print_text(*doubt_lines(report.doubts))
+    if terminal_of() is not None:
+        print_text(headline)  # the grid has scrolled the first line away
     print_exit(code)
 
 
