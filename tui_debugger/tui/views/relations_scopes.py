@@ -1,0 +1,186 @@
+"""The scopes around a node as a sketch: scopes that open and close, the data flow between them, and what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tui_debugger.diagnose.relations import flow_words
+from tui_debugger.graph.scopes import ScopeFlow, drawn_entries
+from tui_debugger.model import TensorKey
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.sketch import Edge, Sketch, SketchBox, SketchGraph, draw_sketch
+from tui_debugger.text.tensors import step_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.relations_sketch import MOST_LINES
+from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+
+_COMFORTABLE = 20
+
+
+@dataclass(frozen=True)
+class ScopePicture:
+    """The boxes around one in the middle; ``keys`` are tree indices."""
+
+    graph: SketchGraph
+    keys: Sequence[int]
+    hidden: int
+    flow: str
+    """How far the flow is known; empty: the dump says it."""
+
+    @property
+    def marks(self) -> Sequence[str]:
+        return [box.mark for box in self.graph.boxes]
+
+    def draw(self, width: int) -> tuple[Sketch, list[str]]:
+        drawn = draw_sketch(self.graph, width, MOST_LINES)
+        farther, back = self.hidden + drawn.beyond, [self.graph.edges[number] for number in drawn.left_out]
+        notes = [self.flow] if self.flow else []
+        notes += [f"{plural(farther, 'box', 'boxes')} farther away: no room"] if farther else []
+        names = [box.name.removeprefix(_CLOSED) for box in self.graph.boxes]
+        ways = (f"{edge.label or 1} from {names[edge.source]} to {names[edge.target]}" for edge in back)
+        notes += [f"not drawn, backwards: {', '.join(ways)}"] if back else []
+        return drawn, notes
+
+
+_CLOSED = f"{theme.CLOSED_GLYPH} "
+
+
+class OpenScopes:
+    """The open scopes of a rank's tree, and the box in the middle."""
+
+    def __init__(self, session: Session, key: TensorKey, row: int) -> None:
+        """Begins at the scope around a node."""
+        self._read(session, key)
+        entry = self.tree.index_of_row(row)
+        self._open = OpenTree(self.tree, np.zeros(len(self.tree), np.bool_))
+        self._open.open_around(entry)
+        self.middle = entry
+        self.close(entry)
+
+    def _read(self, session: Session, key: TensorKey) -> None:
+        self._session, self._key = session, key
+        self.nodes, self.tree = session.nodes(key.rank), session.tree(key.rank)
+        self._drawn = self.nodes.memo(drawn_entries)
+        self._result = session.known([(key.rank, key.step)])
+        nothing = np.zeros(len(self.nodes), np.bool_)
+        marked = (nothing, nothing)
+        if self._result is not None:
+            marked = self._result.hits.found_by_node(key.rank, key.step, len(self.nodes))[:2]
+        self._hit, self._origin = marked
+        self._marked = self.tree.keep_mask(self._hit)
+
+    def anew(self) -> None:
+        """Reads the nodes and the findings again; the same scopes stay open, as far as they are still there."""
+        old, middle = self.tree, self.middle
+        self._read(self._session, self._key)
+        self._open = self._open.carried_to(self.tree)
+        self.centre(max(same_entry(old, middle, self.tree), 0))
+
+    # -- open and close ------------------------------------------------------------------------------
+
+    def centre(self, entry: int) -> None:
+        self.middle = entry
+        self._open.open_around(entry)
+
+    def open(self, entry: int) -> bool:
+        """Opens a scope, and a single scope in it, too; False if no operator is in it."""
+        inside = self._inside(entry)
+        while len(inside) == 1 and self.tree.is_scope(int(inside[0])):
+            inside = self._inside(int(inside[0]))
+        if not len(inside):
+            return False
+        self.centre(int(inside[np.argmax(self._marked[inside])]))  # the first with a finding, else the first
+        self._open.opened[self.middle] = False
+        return True
+
+    def close(self, entry: int) -> bool:
+        """Closes the scope around a box, and further ones with this box alone; False if there is none."""
+        around = self.tree.ancestors(entry)
+        if not around:
+            return False
+        closed = next((scope for scope in around if len(self._inside(scope)) > 1), around[-1])
+        self.middle = closed
+        self._open.opened[closed] = False
+        return True
+
+    def _inside(self, entry: int) -> np.ndarray:
+        found: np.ndarray = np.flatnonzero((self.tree.parent == entry) & self._drawn)
+        return found
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    @property
+    def _flow(self) -> ScopeFlow:
+        return ScopeFlow(self.nodes, self._open.opened)
+
+    def picture(self, hops: int) -> ScopePicture:
+        around = self._flow.around(self.middle, hops, self._marked)
+        boxes = [
+            self._box(entry, name) for entry, name in zip(around.entries, self._names(around.entries), strict=True)
+        ]
+        edges = [Edge(source, target, f"{count:,}" if count > 1 else "") for source, target, count in around.edges]
+        graph = SketchGraph(boxes, edges, layers=around.layers, comfortable=_COMFORTABLE)
+        return ScopePicture(graph, around.entries, around.hidden, flow_words(self.nodes))
+
+    def _names(self, entries: Sequence[int]) -> list[str]:
+        """Returns the ends of the paths, as short as they differ."""
+        paths = [self.tree.path(entry).split("/") for entry in entries]
+        parts = [1] * len(paths)
+        while True:
+            names = ["/".join(path[-part:]) for path, part in zip(paths, parts, strict=True)]
+            count = Counter(names)
+            longer = [
+                part + (count[name] > 1 and part < len(path))
+                for path, part, name in zip(paths, parts, names, strict=True)
+            ]
+            if longer == parts:
+                return [clean(name) for name in names]
+            parts = longer
+
+    def _box(self, entry: int, name: str) -> SketchBox:
+        rows = self.tree.rows_below(entry)
+        found, origins = int(self._hit[rows].sum()), bool(self._origin[rows].any())
+        mark = theme.ORIGIN_GLYPH if origins else theme.HIT_GLYPH if found else ""
+        if not self.tree.is_scope(entry):
+            return SketchBox(name, mark, important=bool(mark))
+        note = f"{found:,}" if found else ""
+        return SketchBox(_CLOSED + name, mark, note, plural(len(rows), "node"), important=bool(mark))
+
+    def words(self, entry: int) -> tuple[str, str, str]:
+        """Returns the flow through a box, its findings, and its place."""
+        rows, flow = self.tree.rows_below(entry), self._flow
+        makers, readers = flow.makers(entry), flow.readers(entry)
+        reads = f"reads {plural(len(makers), 'tensor')} of {plural(len(set(makers.tolist())), 'box', 'boxes')}"
+        makes = f"{plural(len(set(readers.tolist())), 'box', 'boxes')} read {plural(len(readers), 'tensor')} of it"
+        step = step_text(self._key.step)
+        found, origins = int(self._hit[rows].sum()), int(self._origin[rows].sum())
+        hits = f"{theme.HIT_GLYPH} {plural(found, 'node')} with findings at step {step}"
+        hits += f", {theme.ORIGIN_GLYPH} {plural(origins, 'origin')}" if origins else ""
+        nothing = (
+            f"step {step} was not checked: r on the main screen does"
+            if self._result is None
+            else f"no finding at step {step}"
+        )
+        kind = plural(len(rows), "node") if self.tree.is_scope(entry) else clean(self.nodes.op_type(int(rows[0])))
+        return f"{kind}  {reads}, {makes}", hits if found else nothing, f"  step {step}  rank {self._key.rank}"
+
+    def target(self, entry: int) -> ViewTarget:
+        """Returns the tensor of the first origin in a box, else of its first finding, else of what runs first."""
+        rows = self.tree.rows_below(entry)
+        if self._result is not None and self._hit[rows].any():
+            hits = self._result.hits.of_nodes(rows.tolist())
+            found = np.flatnonzero(hits.found())
+            return ViewTarget.of_hit(hits[int(found[np.argmax(hits.origin[found])])])
+        rows = next(kept for keep in (self._drawn, None) if len(kept := self.tree.rows_below(entry, keep)))
+        row = int(rows[0])
+        return ViewTarget(self.nodes.key(self._key.rank, self._key.step, row), row)
