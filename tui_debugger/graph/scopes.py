@@ -43,7 +43,7 @@ def drawn_entries(table: NodeTable) -> Mask:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tensors:
+class _EntryTensors:
     """The tensors between operators, twice: what entry i makes goes to ``targets[made[i]:made[i + 1]]``.
 
     What it reads comes from ``sources[read[i]:read[i + 1]]``. A box is a range of entries, so its tensors are one, too.
@@ -55,7 +55,7 @@ class _Tensors:
     sources: Int32
 
     @classmethod
-    def of(cls, table: NodeTable) -> _Tensors:
+    def of(cls, table: NodeTable) -> _EntryTensors:
         flow, entry, drawn = edges(table), table.memo(build_tree).index_of_rows, table.memo(drawn_entries)
         source, target = np.repeat(entry, np.diff(flow.out_ptr)), entry[flow.out_node]
         kept = drawn[source] & drawn[target]
@@ -70,7 +70,7 @@ class ScopeFlow:
 
     def __init__(self, table: NodeTable, opened: Mask) -> None:
         self.tree: ScopeTree = table.memo(build_tree)
-        self._tensors = table.memo(_Tensors.of)
+        self._tensors = table.memo(_EntryTensors.of)
         shown = self.tree.visible(opened)
         boxes = shown[~(opened & (self.tree.size > 1))[shown]]
         box = np.zeros(len(self.tree), np.int32)

@@ -303,7 +303,7 @@ async def test_of_many_consumers_some_are_drawn_and_only_those_are_measured(tmp_
             assert len(set(files)) <= drawn + 1
             await screen.press("right", *["down"] * 12)
             assert "Neg-op11" in screen.text
-            assert len(set(files)) == 13
+            assert any("Neg-op11." in file for file in files)
         await screen.resize(200, 50)
         assert len(sketch_of(screen).sketch.in_sight) > drawn + 1
         screen.check_clean()

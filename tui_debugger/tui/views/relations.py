@@ -274,24 +274,33 @@ class RelatedList(VirtualTable):
         self.post_message(self.Left(1))
 
 
-Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None]
-"""The tensors around a tensor, the opened sides by list, and the tensors of the sketch (None: no sketch)."""
+Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None, OpenScopes | None]
+"""The tensors around a tensor, the opened sides by list, the tensors and the scopes of the sketch (None: no sketch)."""
 
 
-def look_around(session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool) -> Around:
+def look_around(
+    session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool, scopes: Callable[[], OpenScopes] | None
+) -> Around:
     """Returns the tensors around a tensor, with nothing opened."""
     around = neighbourhood(session, key, progress=progress) if sketch else None
-    return relations(session, key, progress), _NOTHING_OPENED, around
+    return relations(session, key, progress), _NOTHING_OPENED, around, scopes() if scopes else None
 
 
 def look_again(
-    session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn, *, sketch: bool
+    session: Session,
+    key: TensorKey,
+    sides: Mapping[str, OpenedSide],
+    progress: ProgressFn,
+    *,
+    sketch: bool,
+    scopes: OpenScopes | None,
 ) -> Around:
     """Returns the tensors around a tensor again, with the same items opened."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
     anew = {name: sides[name].anew(first, partial(_keys_of, find, session, progress)) for name, find, first in looks}
-    return found, anew, neighbourhood(session, key, progress=progress) if sketch else None
+    around = neighbourhood(session, key, progress=progress) if sketch else None
+    return found, anew, around, scopes.anew() if scopes else None
 
 
 def _keys_of(
@@ -405,7 +414,7 @@ class RelationsView(View):
         self._items: dict[str, tuple[RelationLine, ...]] = dict.fromkeys(_LISTS, ())
         self._measured: dict[TensorKey, TensorRow] = {}
         self._results = SeenResults(host.session)
-        self._sketching = False
+        self._sketching = bool(about.scope)
         self._around: Neighbourhood | None = None
         self._scopes: OpenScopes | None = None
 
@@ -418,8 +427,11 @@ class RelationsView(View):
         yield from plain_lines("detail", "source")
 
     def on_mount(self) -> None:
-        self.table("centre").focus()
-        self._walk_to(self._trail)
+        self.set_class(self._sketching, "-sketch")
+        self._focus()
+        about = self.about
+        first = partial(OpenScopes.at, self.session, about.key, about.row, about.scope) if about.scope else None
+        self._walk_to(self._trail, first)
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < NARROW, "-stacked")
@@ -505,10 +517,15 @@ class RelationsView(View):
             if row < 0:
                 self.say("no graph has this node: there is no scope around it", note=True)
                 return
-            self._scopes = OpenScopes(self.session, self._trail.here[0], row)
-        elif not self._scopes.close(self._entry):
+            key = self._trail.here[0]
+            self.work("looking around", lambda _: OpenScopes.at(self.session, key, row), self._enter_scopes)
+        elif self._scopes.close(self._entry):
+            self._draw_scopes()
+        else:
             self.say("there is no scope around it", note=True)
-            return
+
+    def _enter_scopes(self, scopes: OpenScopes) -> None:
+        self._scopes = scopes
         self._draw_scopes()
 
     def _draw_scopes(self, entry: int | None = None) -> None:
@@ -551,15 +568,15 @@ class RelationsView(View):
 
     # -- walking -------------------------------------------------------------------------------------
 
-    def _walk_to(self, trail: Trail) -> None:
+    def _walk_to(self, trail: Trail, scopes: Callable[[], OpenScopes] | None = None) -> None:
         key, _ = trail.here
         if self.outdated:
             self._measured.clear()
-        job = partial(look_around, self.session, key, sketch=self._sketching)
+        job = partial(look_around, self.session, key, sketch=self._sketching, scopes=scopes)
         self.work_anew("looking around", job, partial(self._arrived, trail))
 
     def _arrived(self, trail: Trail, found: Around) -> None:
-        self._trail, self._scopes = trail, None
+        self._trail = trail
         self._take(*found, keep=False)
         for name in _LISTS:
             self._show(name, keep=False)
@@ -570,7 +587,8 @@ class RelationsView(View):
 
     def look_again(self) -> None:
         """Reads the relations of the same tensor again; open items and the cursor stay, as far as they exist."""
-        job = partial(look_again, self.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
+        sides, key, scopes = dict(self._sides), self._trail.here[0], self._scopes
+        job = partial(look_again, self.session, key, sides, sketch=self._sketching, scopes=scopes)
         self.work_anew("looking around", job, self._arrived_again)
 
     def _arrived_again(self, found: Around) -> None:
@@ -600,16 +618,20 @@ class RelationsView(View):
         return {(rank, each.key.step) for each in (*listed, *around)}
 
     def _take(
-        self, found: Relations, inner: Mapping[str, OpenedSide], around: Neighbourhood | None, *, keep: bool = True
+        self,
+        found: Relations,
+        inner: Mapping[str, OpenedSide],
+        around: Neighbourhood | None,
+        scopes: OpenScopes | None,
+        *,
+        keep: bool = True,
     ) -> None:
         """Shows new contents; ``inner`` has the opened sides by list."""
+        self._shown, self._scopes = found, scopes
         if around is not None:
             self._around = around
             self._draw_tensors(keep=keep)
-        if self._scopes is not None:
-            self._scopes.anew()
-            self._draw_scopes()
-        self._shown = found
+        self._draw_scopes()
         self._sides = {
             "producers": replace(inner["producers"], first=found.producers),
             "centre": OpenedSide((found.centre, *found.siblings)),

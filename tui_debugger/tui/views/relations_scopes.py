@@ -11,6 +11,7 @@ import numpy as np
 
 from tui_debugger.diagnose.relations import flow_words
 from tui_debugger.graph.scopes import ScopeFlow, drawn_entries
+from tui_debugger.graph.tree import build_tree
 from tui_debugger.model import TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
@@ -22,6 +23,8 @@ from tui_debugger.tui.views.relations_sketch import MOST_LINES
 from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
 if TYPE_CHECKING:
+    from tui_debugger.arrays import Int32
+    from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
 
 _COMFORTABLE = 20
@@ -48,8 +51,12 @@ class ScopePicture:
         notes += [f"{plural(farther, 'box', 'boxes')} farther away: no room"] if farther else []
         names = [box.name.removeprefix(_CLOSED) for box in self.graph.boxes]
         ways = (f"{edge.label or 1} from {names[edge.source]} to {names[edge.target]}" for edge in back)
-        notes += [f"not drawn, backwards: {', '.join(ways)}"] if back else []
+        notes += [f"{plural(len(back), 'link')} backwards, not drawn: {', '.join(ways)}"] if back else []
         return drawn, notes
+
+
+def _boxes(entries: Int32) -> str:
+    return plural(len(np.unique(entries)), "box", "boxes")
 
 
 _CLOSED = f"{theme.CLOSED_GLYPH} "
@@ -58,39 +65,43 @@ _CLOSED = f"{theme.CLOSED_GLYPH} "
 class OpenScopes:
     """The open scopes of a rank's tree, and the box in the middle."""
 
-    def __init__(self, session: Session, key: TensorKey, row: int) -> None:
-        """Begins at the scope around a node."""
-        self._read(session, key)
-        entry = self.tree.index_of_row(row)
-        self._open = OpenTree(self.tree, np.zeros(len(self.tree), np.bool_))
-        self._open.open_around(entry)
-        self.middle = entry
-        self.close(entry)
-
-    def _read(self, session: Session, key: TensorKey) -> None:
+    def __init__(self, session: Session, key: TensorKey, nodes: NodeTable, opened: OpenTree, middle: int) -> None:
         self._session, self._key = session, key
-        self.nodes, self.tree = session.nodes(key.rank), session.tree(key.rank)
-        self._drawn = self.nodes.memo(drawn_entries)
+        self.nodes, self.tree, self._open = nodes, opened.tree, opened
+        self._drawn = nodes.memo(drawn_entries)
         self._result = session.known([(key.rank, key.step)])
-        nothing = np.zeros(len(self.nodes), np.bool_)
-        marked = (nothing, nothing)
+        nothing = np.zeros(len(nodes), np.bool_)
+        self._hit = self._origin = nothing
         if self._result is not None:
-            marked = self._result.hits.found_by_node(key.rank, key.step, len(self.nodes))[:2]
-        self._hit, self._origin = marked
+            self._hit, self._origin, *_ = self._result.hits.found_by_node(key.rank, key.step, len(nodes))
         self._marked = self.tree.keep_mask(self._hit)
+        ScopeFlow(nodes, self._marked)  # what takes long is known before a key asks for it
+        self.centre(middle)
 
-    def anew(self) -> None:
-        """Reads the nodes and the findings again; the same scopes stay open, as far as they are still there."""
-        old, middle = self.tree, self.middle
-        self._read(self._session, self._key)
-        self._open = self._open.carried_to(self.tree)
-        self.centre(max(same_entry(old, middle, self.tree), 0))
+    @classmethod
+    def at(cls, session: Session, key: TensorKey, row: int, scope: str = "") -> OpenScopes:
+        """Begins at a scope, or at the one around a node."""
+        nodes = session.nodes(key.rank)
+        tree = nodes.memo(build_tree)
+        entry = tree.index_of_row(row)
+        around = tree.index_of_scope(scope) if scope else int(tree.parent[entry])
+        opened = OpenTree(tree, np.zeros(len(tree), np.bool_))
+        return cls(session, key, nodes, opened, around if around >= 0 else entry)
+
+    def anew(self) -> OpenScopes:
+        """Returns the nodes and the findings of now, with the same scopes open, as far as they are still there."""
+        nodes = self._session.nodes(self._key.rank)
+        tree = nodes.memo(build_tree)
+        opened = self._open.carried_to(tree)
+        return OpenScopes(self._session, self._key, nodes, opened, max(same_entry(self.tree, self.middle, tree), 0))
 
     # -- open and close ------------------------------------------------------------------------------
 
     def centre(self, entry: int) -> None:
+        """Puts a box into the middle."""
         self.middle = entry
         self._open.open_around(entry)
+        self._open.opened[entry] = False
 
     def open(self, entry: int) -> bool:
         """Opens a scope, and a single scope in it, too; False if no operator is in it."""
@@ -100,7 +111,6 @@ class OpenScopes:
         if not len(inside):
             return False
         self.centre(int(inside[np.argmax(self._marked[inside])]))  # the first with a finding, else the first
-        self._open.opened[self.middle] = False
         return True
 
     def close(self, entry: int) -> bool:
@@ -108,9 +118,7 @@ class OpenScopes:
         around = self.tree.ancestors(entry)
         if not around:
             return False
-        closed = next((scope for scope in around if len(self._inside(scope)) > 1), around[-1])
-        self.middle = closed
-        self._open.opened[closed] = False
+        self.centre(next((scope for scope in around if len(self._inside(scope)) > 1), around[-1]))
         return True
 
     def _inside(self, entry: int) -> np.ndarray:
@@ -160,8 +168,8 @@ class OpenScopes:
         """Returns the flow through a box, its findings, and its place."""
         rows, flow = self.tree.rows_below(entry), self._flow
         makers, readers = flow.makers(entry), flow.readers(entry)
-        reads = f"reads {plural(len(makers), 'tensor')} of {plural(len(set(makers.tolist())), 'box', 'boxes')}"
-        makes = f"{plural(len(set(readers.tolist())), 'box', 'boxes')} read {plural(len(readers), 'tensor')} of it"
+        reads = f"reads {plural(len(makers), 'tensor')} of {_boxes(makers)}" if len(makers) else "reads no other box"
+        makes = f"{plural(len(readers), 'tensor')} to {_boxes(readers)}" if len(readers) else "no other box reads it"
         step = step_text(self._key.step)
         found, origins = int(self._hit[rows].sum()), int(self._origin[rows].sum())
         hits = f"{theme.HIT_GLYPH} {plural(found, 'node')} with findings at step {step}"
@@ -172,7 +180,7 @@ class OpenScopes:
             else f"no finding at step {step}"
         )
         kind = plural(len(rows), "node") if self.tree.is_scope(entry) else clean(self.nodes.op_type(int(rows[0])))
-        return f"{kind}  {reads}, {makes}", hits if found else nothing, f"  step {step}  rank {self._key.rank}"
+        return f"{kind}  {reads} · {makes}", hits if found else nothing, f"  step {step}  rank {self._key.rank}"
 
     def target(self, entry: int) -> ViewTarget:
         """Returns the tensor of the first origin in a box, else of its first finding, else of what runs first."""

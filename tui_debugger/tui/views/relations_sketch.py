@@ -47,7 +47,7 @@ _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
 MOST_LINES: Final = 200
 
 
-class Picture(Protocol):
+class BoxPicture(Protocol):
     """What a sketch shows: boxes with a key and a mark each, the first one in the middle."""
 
     @property
@@ -104,13 +104,13 @@ class GraphSketch(LineWindow, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__(header=False, id="sketch")
-        self._picture: Picture | None = None
+        self._picture: BoxPicture | None = None
         self._sketch: Sketch | None = None
         self._notes = ""
         self._styles: list[Style] = []
         self.cursor = 0
 
-    def show(self, picture: Picture, key: Hashable = None) -> None:
+    def show(self, picture: BoxPicture, key: Hashable = None) -> None:
         """Shows a picture; the cursor goes to the box with this key, else to the middle."""
         keys = list(picture.keys)
         self._picture, self.cursor = picture, keys.index(key) if key in keys else 0
