@@ -80,7 +80,7 @@ def test_a_closed_scope_is_one_box_and_its_tensors_are_counted() -> None:
 
 def test_an_open_scope_gives_way_to_what_is_in_it_and_siblings_stand_beside() -> None:
     table = table_of(ATTENTION)
-    found = around(table, "attn/q", "attn")
+    found = around(table, "attn/q", "attn", hops=3)
     assert said(table, found) == {
         "in": -1,
         "attn/q": 0,
@@ -91,6 +91,14 @@ def test_an_open_scope_gives_way_to_what_is_in_it_and_siblings_stand_beside() ->
         "loss": 3,
     }
     assert links(table, found)["attn/v", "attn/out"] == 2
+
+
+def test_what_reads_the_same_in_another_scope_is_no_neighbour() -> None:
+    """Else everything that a loss or an optimizer reads would stand around each of its producers."""
+    blocks = {f"net/{at}/x": () for at in range(5)}
+    table = table_of({**blocks, "loss/x": tuple(blocks)})
+    assert said(table, around(table, "net/2", "net")).keys() == {f"net/{at}" for at in range(5)} | {"loss"}
+    assert said(table, around(table, "net/2/x", "net", "net/2")).keys() == {"net/2/x", "loss"}
 
 
 def test_parameters_and_constants_are_no_boxes() -> None:
@@ -160,10 +168,7 @@ def check(table: NodeTable, mask: Mask, middle: int, hops: int) -> None:
     counted = {(found.entries[source], found.entries[target]): count for source, target, count in found.edges}
     drawn = {*found.entries}
     assert counted == {pair: count for pair, count in between.items() if drawn.issuperset(pair)}, "each edge is counted"
-    near, reached = {middle}, {middle}
-    for _ in range(hops):
-        near = {other for pair in between for other in pair if near.intersection(pair)} - reached
-        reached |= near
+    reached = brute(tree, middle, hops, {*between})
     assert drawn <= reached
     if len(reached) <= MOST_OF_A_HOP:
         assert drawn == reached
@@ -171,6 +176,22 @@ def check(table: NodeTable, mask: Mask, middle: int, hops: int) -> None:
     layer = dict(zip(found.entries, found.layers, strict=True))
     back = [pair for pair in counted if layer[pair[0]] >= layer[pair[1]]]
     assert not back or circular(counted), "without a circle every edge leads on"
+
+
+def brute(tree: ScopeTree, middle: int, hops: int, pairs: set[tuple[int, int]]) -> set[int]:
+    """What is around a box: its makers' makers, its readers' readers, and siblings of it beside them."""
+    ways = {middle: {-1, 1}}
+    for _ in range(hops):
+        new: dict[int, set[int]] = {}
+        for source, target in pairs:
+            for here, there, way in ((source, target, 1), (target, source, -1)):
+                if here in ways and there not in ways:
+                    if way in ways[here]:
+                        new.setdefault(there, set()).add(way)
+                    elif tree.parent[there] == tree.parent[middle]:
+                        new.setdefault(there, set())
+        ways |= new
+    return {*ways}
 
 
 def circular(pairs: Iterable[tuple[int, int]]) -> bool:

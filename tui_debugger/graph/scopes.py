@@ -6,6 +6,7 @@ constants are no boxes: a weight stands in the scope of its first reader, from w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,23 +91,30 @@ class ScopeFlow:
         others: Int32 = found[found != entry]
         return others
 
+    def _ends(self, boxes: Sequence[int], *ways: Callable[[int], Int32]) -> Int32:
+        return np.concatenate([np.zeros(0, np.int32), *(way(box) for box in boxes for way in ways)])
+
     def around(self, middle: int, hops: int, marked: Mask) -> ScopesAround:
-        """Returns the boxes some hops around a box, upstream, downstream and beside it."""
-        size = len(self.tree)
+        """Returns the boxes some hops around a box: what leads there, what it leads to, and beside them its siblings.
+
+        A box that stands in another scope, and is only fed by the same as the middle, is no neighbour.
+        """
+        sibling, size = self.tree.parent == self.tree.parent[middle], len(self.tree)
         number = np.full(size, -1, np.int32)  # -2: hidden
         number[middle] = 0
-        found, front = [middle], [middle]
+        found = front = up = down = [middle]
         for _ in range(hops):
-            near = np.concatenate([ends for box in front for ends in (self.readers(box), self.makers(box))])
+            before, after = self._ends(up, self.makers), self._ends(down, self.readers)
+            beside = self._ends(front, self.makers, self.readers)
+            near = np.concatenate([before, after, beside[sibling[beside]]])
             count = np.bincount(near[number[near] == -1], minlength=size)
             new = np.flatnonzero(count)
             kept = np.sort(new[np.lexsort((-count[new], ~marked[new]))[:MOST_OF_A_HOP]])
             number[new] = -2
             number[kept] = np.arange(len(kept)) + len(found)
+            up, down = kept[np.isin(kept, before)].tolist(), kept[np.isin(kept, after)].tolist()
             front = kept.tolist()
-            found += front
-            if not front:
-                break
+            found = found + front
         ends = [number[self.readers(box)] for box in found]
         counts = np.stack([np.bincount(each[each >= 0], minlength=len(found)) for each in ends])
         return ScopesAround(
