@@ -448,7 +448,7 @@ class RelationsView(View):
     def side(self) -> str:
         """The list that has the focus; in the sketch, the list that would contain the tensor under the cursor."""
         if self._sketching:
-            hop = self._around.hops[self.sketch.cursor] if self._around is not None and self._scopes is None else 0
+            hop = self._around.hops[self._box] if self._around is not None and self._box >= 0 else 0
             return _LISTS[1 + (hop > 0) - (hop < 0)]
         return next((name for name in _LISTS if self.table(name).has_focus), "centre")
 
@@ -463,9 +463,14 @@ class RelationsView(View):
     @property
     def related(self) -> Related | None:
         if self._sketching:
-            known = self._scopes is None and self._around is not None
-            return self._around.tensors[self.sketch.cursor] if self._around is not None and known else None
+            return self._around.tensors[self._box] if self._around is not None and self._box >= 0 else None
         return self.item.related if self.item is not None else None
+
+    @property
+    def _box(self) -> int:
+        """The number of the tensor under the cursor of the sketch, -1 among scopes."""
+        keys = [each.key for each in self._around.tensors] if self._around is not None and self._scopes is None else []
+        return keys.index(self.sketch.key) if self.sketch.key in keys else -1
 
     def _focus(self) -> None:
         (self.sketch if self._sketching else self.table("centre")).focus()
@@ -474,14 +479,18 @@ class RelationsView(View):
         self._sketching = not self._sketching
         self.set_class(self._sketching, "-sketch")
         self._focus()
+        self._leave_scopes()
+        self._show_tensors(keep=True)
+
+    def _show_tensors(self, *, keep: bool) -> None:
         key, around = self._trail.here[0], self._around
-        if not self._sketching:
-            self._leave_scopes()
-        elif around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key:
+        if self._sketching and (
+            around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
+        ):
             job = partial(neighbourhood, self.session, key)
             self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
         else:
-            self._draw_tensors(keep=True)
+            self._draw_tensors(keep=keep)
         self._describe()
 
     def _draw_anew(self, around: Neighbourhood) -> None:
@@ -513,7 +522,7 @@ class RelationsView(View):
     def _close_scope(self) -> None:
         if self._scopes is None:
             related = self.related
-            row = related.row if related is not None else -1
+            row = related.row if related is not None else self._trail.here[1]
             if row < 0:
                 self.say("no graph has this node: there is no scope around it", note=True)
                 return
@@ -553,11 +562,10 @@ class RelationsView(View):
             self.say("no operator in it: parameters and constants stand in the lists", note=True)
 
     def _leave_scopes(self) -> bool:
+        """Returns whether scopes were shown."""
         was, self._scopes = self._scopes is not None, None
         if was and self._shown is not None:
             self._show_heading(self._shown)
-        self._draw_tensors(keep=False)
-        self._describe()
         return was
 
     def action_search(self) -> None:
@@ -656,16 +664,16 @@ class RelationsView(View):
         self.set_heading(f"Relations of {name}  {where}")
 
     def action_walk_back(self) -> None:
-        if not self._leave_scopes():
-            self._move(-1, "nothing was visited before")
+        self._move(-1, "nothing was visited before")
 
     def action_walk_forward(self) -> None:
-        if not self._leave_scopes():
-            self._move(1, "this is the last one visited")
+        self._move(1, "this is the last one visited")
 
     def _move(self, by: int, at_end: str) -> None:
         moved = self._trail.moved(by)
-        if moved.at == self._trail.at:
+        if self._leave_scopes():
+            self._show_tensors(keep=False)
+        elif moved.at == self._trail.at:
             self.say(at_end, note=True)
         else:
             self._walk_to(moved)
@@ -775,9 +783,9 @@ class RelationsView(View):
 
     def _in_sight(self) -> list[TensorRow]:
         """Returns the visible tensors that were not measured yet."""
-        seen: list[Related] = []
-        if self._sketching and self._scopes is None and self._around is not None:
-            seen += [self._around.tensors[number] for number in self.sketch.in_sight]
+        sketched = self._around.tensors if self._sketching and self._around is not None else ()
+        keys = self.sketch.in_sight
+        seen = [each for each in sketched if each.key in keys]
         for name in () if self._sketching else _LISTS:
             table = self.table(name)
             seen += [item.related for item in self._items[name][table.top : table.top + table.page]]

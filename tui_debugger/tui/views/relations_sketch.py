@@ -122,10 +122,11 @@ class GraphSketch(LineWindow, can_focus=True):
         return self._picture.keys[self.cursor] if self._picture is not None else None
 
     @property
-    def in_sight(self) -> list[int]:
-        """The numbers of the boxes on the screen."""
+    def in_sight(self) -> set[Hashable]:
+        """The keys of the boxes on the screen."""
         boxes = self._sketch.boxes if self._sketch is not None else ()
-        return [each.box for each in boxes if each.y < self.top + self.page and each.y + each.height > self.top]
+        seen = [each.box for each in boxes if each.y < self.top + self.page and each.y + each.height > self.top]
+        return {self._picture.keys[number] for number in seen} if self._picture is not None else set()
 
     @property
     def text(self) -> str:
