@@ -109,9 +109,9 @@ _input("linear", "Linear")(lambda ran: products.product_of(ran.came, ran["weight
 _input("relu", "ReLU")(lambda ran: aten.threshold_backward(ran.came, ran["output"], 0.0))
 _input("gelu", "GELU")(lambda ran: aten.gelu_backward(ran.came, ran["input"], ran.setting("approximate")))
 _input("silu", "SiLU")(lambda ran: aten.silu_backward(ran.came, ran["input"]))
-_input("sigmoid", "Sigmoid")(lambda ran: aten.sigmoid_backward(ran.came, ran["output"]))
-_input("tanh", "Tanh")(lambda ran: aten.tanh_backward(ran.came, ran["output"]))
-_input("softmax", "Softmax")(lambda ran: reductions.graph_softmax_grad(ran["output"], ran.came, ran.setting("dim")))
+_input("sigmoid", "Sigmoid")(lambda ran: reductions.sigmoid_grad(ran["output"], ran.came))
+_input("tanh", "Tanh")(lambda ran: reductions.tanh_grad(ran["output"], ran.came))
+_input("softmax", "Softmax")(lambda ran: reductions.softmax_grad(ran["output"], ran.came, ran.setting("dim")))
 _input("log softmax", "LogSoftmax")(lambda ran: aten.log_softmax_backward(ran.came, ran["output"], ran.setting("dim")))
 _input("leaky relu", "LeakyReLU")(
     lambda ran: aten.leaky_relu_backward(ran.came, ran["input"], ran.setting("negative_slope"))
@@ -149,7 +149,7 @@ def _of_layer_norm(ran: Ran, *, centred: bool = True) -> tuple[Expected, Expecte
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
     eps = ran.setting("eps")
     eps = float(np.finfo(ran["input"].dtype).eps) if eps is None else eps  # PyTorch's default for RMS norms
-    return aten.normalised_backward(ran.came, ran["input"], scale, eps, axes, rest, centred=centred)
+    return reductions.normalised_backward(ran.came, ran["input"], scale, eps, axes, rest, centred=centred)
 
 
 def _of_rms_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
@@ -164,7 +164,7 @@ def _of_group_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     if "weight" in ran.of:
         of_channel = doubles(ran["weight"]).reshape(1, -1, *[1] * (given.ndim - 2))
         scale = np.broadcast_to(of_channel, given.shape).reshape(parts.shape)
-    found = aten.normalised_backward(ran.came.reshape(parts.shape), parts, scale, ran.setting("eps"), (2,), (0,))
+    found = reductions.normalised_backward(ran.came.reshape(parts.shape), parts, scale, ran.setting("eps"), (2,), (0,))
     by_input, by_scale, by_shift = (each.complete() for each in found)
     by_input = replace(by_input, value=by_input.value.reshape(given.shape), size=np.reshape(by_input.size, given.shape))
     return by_input, _by_channel(by_scale, channels), _by_channel(by_shift, channels)
@@ -182,7 +182,7 @@ def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     data = doubles(ran["input"])
     axes = (0, *range(2, data.ndim))
     scale = doubles(ran["weight"]).reshape(1, -1, *[1] * (data.ndim - 2)) if "weight" in ran.of else 1.0
-    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, axes)
+    return reductions.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, axes)
 
 
 def _convolved(ran: Ran) -> dict[str, Any]:

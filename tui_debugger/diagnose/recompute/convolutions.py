@@ -26,7 +26,7 @@ from tui_debugger.diagnose.recompute.probing import (
     take_blocks,
 )
 from tui_debugger.diagnose.recompute.products import MOST_WORK, peak_of, product_of
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph
+from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, operator
 from tui_debugger.stats.kernel import native
 from tui_debugger.stats.kernel import probes as compiled
 from tui_debugger.stats.kernel.probes import BEYOND, PROBES
@@ -260,7 +260,7 @@ def _padded(
     return [(each, each) for each in per_dimension(padding, len(kernel))]
 
 
-@call("conv", "conv1d", "conv2d", "conv3d", "npu_conv2d")
+@operator("conv", "conv1d conv2d conv3d npu_conv2d")
 def conv(
     input: Array,
     weight: Array,
@@ -305,7 +305,7 @@ def spatial(value: Any, count: int) -> tuple[int, ...]:
     return per_dimension(1 if value is None else value, count)[-count:]
 
 
-@graph("conv", "Conv2D", "Conv3D", "Conv2DBiasAddFusion", "DepthwiseConv2dNative")
+@operator("conv", graphs="Conv2D Conv3D Conv2DBiasAddFusion DepthwiseConv2dNative")
 def graph_conv(
     x: Array,
     w: Array,
@@ -327,7 +327,7 @@ def graph_conv(
     return convolution(x, w, bias, steps, around, apart, group)
 
 
-@graph("conv gradient", "Conv2DBackpropFilter", unneeded=("w_size",))
+@operator("conv gradient", graphs="Conv2DBackpropFilter", unneeded=("w_size",))
 def graph_conv_filter(
     dout: Array,
     x: Array,
@@ -367,7 +367,7 @@ def graph_conv_filter(
     return ByShape(made)
 
 
-@graph("conv gradient", "Conv2DBackpropInput")
+@operator("conv gradient", graphs="Conv2DBackpropInput")
 def graph_conv_input(
     dout: Array,
     w: Array,

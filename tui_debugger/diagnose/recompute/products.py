@@ -27,7 +27,7 @@ from tui_debugger.diagnose.recompute.probing import (
     probes_for,
     take_blocks,
 )
-from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, operator
 from tui_debugger.stats.kernel.probes import RightFactor
 
 MOST_WORK: Final = 1 << 36
@@ -166,38 +166,37 @@ def peak_of(left: Float64, right: Float64) -> float:
         return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
-@module("linear", "Linear", "Dense")
-@call("linear", "linear")
+@operator("linear", "linear", modules="Linear Dense")
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
     return product_of(input, np.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight, bias)
 
 
-@call("matmul", "matmul", "mm", "bmm", "mv", "dot", "npu_bmmV2")
+@operator("matmul", "matmul mm bmm mv dot npu_bmmV2")
 def matmul(input: Array, other: Array) -> Any:
     return product_of(input, other)
 
 
-@call("matmul", "__rmatmul__", "rmatmul")
+@operator("matmul", "__rmatmul__ rmatmul")
 def rmatmul(input: Array, other: Array) -> Any:
     return product_of(other, input)
 
 
-@call("addmm", "addmm", "addmv")
+@operator("addmm", "addmm addmv")
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     return product_of(mat1, mat2, input, alpha, beta)
 
 
-@call("addmm", "baddbmm")
+@operator("addmm", "baddbmm")
 def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     return product_of(batch1, batch2, input, alpha, beta)
 
 
-@call("outer", "outer", "ger")
+@operator("outer", "outer ger")
 def outer(input: Array, vec2: Array) -> Expected:
     return Expected(np.outer(doubles(input), doubles(vec2)))
 
 
-@call("einsum")
+@operator("einsum", "einsum")
 def einsum(equation: str, *operands: Any) -> Expected:
     arrays = operands[0] if len(operands) == 1 and isinstance(operands[0], tuple) else operands
     wides = [doubles(each) for each in arrays]
@@ -224,7 +223,13 @@ def _inner(equation: str, arrays: Sequence[Float64]) -> int:
 # -- attention ---------------------------------------------------------------------------------------------
 
 
-@call("attention", "scaled_dot_product_attention", split="batches", single=True)
+@operator(
+    "attention",
+    "scaled_dot_product_attention",
+    aten="ScaledDotProductFlashAttentionForCpu",
+    split="batches",
+    single=True,
+)
 def attention(
     query: Array,
     key: Array,
@@ -324,17 +329,17 @@ def _as_matrix(array: Array, size: int, *, last: bool) -> Array:
     return array.reshape((-1, size) if last else (size, -1))
 
 
-@graph("matmul", "MatMul", "BatchMatMul", "MatMulV2", "BatchMatMulV2")
+@operator("matmul", graphs="MatMul BatchMatMul MatMulV2 BatchMatMulV2")
 def graph_matmul(x1: Array, x2: Array, transpose_a: Any = None, transpose_b: Any = None) -> Any:
     return _matrices(x1, x2, (transpose_a, transpose_b))
 
 
-@graph("linear", "MatMulBiasAddFusion", "Dense")
+@operator("linear", graphs="MatMulBiasAddFusion Dense")
 def graph_linear(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     return _matrices(x1, x2, (transpose_a, transpose_b), bias)
 
 
-@graph("linear", "MatMulBiasAddReluFusion")
+@operator("linear", graphs="MatMulBiasAddReluFusion")
 def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     inner = _matrices(x1, x2, (transpose_a, transpose_b), bias, exact=True)
 

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from tui_debugger.graph.categories import plain_type
@@ -27,12 +27,17 @@ ALIASES: Final[Mapping[str, str]] = {
     "min_val": "min",
     "max_val": "max",
     "epsilon": "eps",
+    "indices": "input",
+    "size": "shape",
+    "split_sizes": "split_size",
+    "train": "training",
+    **dict.fromkeys(("mat2", "vec", "tensor"), "other"),
 }
 """Other spellings of argument names; used where the signature has only the second spelling."""
 IGNORED: Final = frozenset(
     {
         *("inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"),
-        *("device", "pin_memory"),
+        *("device", "pin_memory", "implicit", "half_to_float", "input_dtype"),
     }
 )
 """Arguments that do not affect the values."""
@@ -107,9 +112,9 @@ class Operator:
             ``sums``: the same, where the last dimension is reduced; ``batches``: along all but the last two dimensions;
             empty: nowhere.
         graph: of MindSpore's graphs: attributes are arguments.
-        module: of PyTorch or MindSpore: parameters are arguments by name.
         writes: slots of the inputs that are parameters and overwritten, in the order of the outputs.
         unneeded: arguments that may be missing, because the output tells as much.
+        recorded: arguments that must have a value, although the function has a default for them.
         single: float32 loses next to nothing for values of 16 bits, because no larger numbers cancel on the way.
     """
 
@@ -117,9 +122,9 @@ class Operator:
     function: Function
     split: str = ""
     graph: bool = False
-    module: bool = False
     writes: tuple[int, ...] = ()
     unneeded: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
     single: bool = False
 
     def bind(
@@ -155,12 +160,18 @@ class Operator:
             name = key if key in known else ALIASES.get(key, key)
             if name in known and name not in bound.arguments:
                 bound.arguments[name] = value
-        for name, value in list(bound.arguments.items()):
+        self._require_recorded(bound.arguments)
+        bound = _reordered(signature, bound)
+        return bound.args, bound.kwargs
+
+    def _require_recorded(self, arguments: Mapping[str, Any]) -> None:
+        for name, value in arguments.items():
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, MissingArgument) and name not in self.unneeded:
                     raise CannotBindError(each.reason)
-        bound = _reordered(signature, bound)
-        return bound.args, bound.kwargs
+        for name in self.recorded:
+            if arguments.get(name) is None:
+                raise CannotBindError(f"its {name} was not recorded")
 
 
 def _most(signature: inspect.Signature) -> float:
@@ -185,45 +196,26 @@ MODULES: Final[dict[str, Operator]] = {}
 """Modules whose outputs follow from their recorded inputs and attributes, by class."""
 
 
-def call(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names or (kind,):
-            CALLS[plain_type(name)] = Operator(kind, function, split, single=single)
-        return function
-
-    return enter
-
-
-def graph(
+def operator(
     kind: str,
-    *names: str,
-    split: str = "",
-    writes: tuple[int, ...] = (),
-    unneeded: tuple[str, ...] = (),
-    single: bool = False,
+    calls: str = "",
+    *,
+    graphs: str = "",
+    modules: str = "",
+    aten: str = "",
+    **how: Any,
 ) -> Callable[[F], F]:
+    """Enters a function in the tables, under the names (words) that each of them has for it.
+
+    ``how`` are the other attributes of ``Operator``.
+    """
+
     def enter(function: F) -> F:
-        for name in names:
-            made = Operator(kind, function, split, graph=True, writes=writes, unneeded=unneeded, single=single)
-            GRAPHS[name.lower()] = made
-        return function
-
-    return enter
-
-
-def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names:
-            ATEN[name] = Operator(kind, function, split, single=single)
-        return function
-
-    return enter
-
-
-def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names:
-            MODULES[name] = Operator(kind, function, split, module=True, single=single)
+        made = Operator(kind, function, **how)
+        CALLS.update({plain_type(name): made for name in calls.split()})
+        GRAPHS.update({name.lower(): replace(made, graph=True) for name in graphs.split()})
+        MODULES.update(dict.fromkeys(modules.split(), made))
+        ATEN.update(dict.fromkeys(aten.split(), made))
         return function
 
     return enter

@@ -15,7 +15,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.judge import Expected, doubles, wide
-from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, graph
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, operator
 
 
 def _single(value: Any) -> Any:
@@ -23,7 +23,7 @@ def _single(value: Any) -> Any:
     return doubles(value) if isinstance(value, np.ndarray) else float(np.float32(value))
 
 
-@graph("momentum", "ApplyMomentum", "Momentum", writes=(0, 1))
+@operator("momentum", graphs="ApplyMomentum Momentum", writes=(0, 1))
 def momentum(
     variable: Array,
     accumulation: Array,
@@ -43,7 +43,7 @@ def momentum(
     return Expected(before - moved, np.abs(before) + off), Expected(after, size * 2)
 
 
-@graph("sgd", "SGD", writes=(0, 3, 5))
+@operator("sgd", graphs="SGD", writes=(0, 3, 5))
 def sgd(
     parameters: Array,
     gradient: Array,
@@ -70,7 +70,7 @@ def sgd(
     return Expected(before - rate * moved, np.abs(before) + off), Expected(after, size * 2)
 
 
-@graph("adam", "Adam", "ApplyAdam", writes=(0, 1, 2))
+@operator("adam", graphs="Adam ApplyAdam", writes=(0, 1, 2))
 def adam(
     var: Array,
     m: Array,
@@ -108,7 +108,7 @@ def _moments(m: Float64, v: Float64, came: Float64, first: Any, second: Any) -> 
     return Expected(one, size), Expected(other, 2 * np.abs(other) + np.abs(v))
 
 
-@graph("adamw", "AdamWeightDecay", writes=(0, 1, 2))
+@operator("adamw", graphs="AdamWeightDecay", writes=(0, 1, 2))
 def adam_weight_decay(
     var: Array,
     m: Array,
@@ -131,13 +131,13 @@ def adam_weight_decay(
     return Expected(before - rate * move, np.abs(before) + off), one, other
 
 
-@graph("assign", "Assign", writes=(0,), unneeded=("variable",))
+@operator("assign", graphs="Assign", writes=(0,), unneeded=("variable",))
 def assign(variable: Any, value: Array) -> Any:
     del variable
     return (Expected(value, exact=True),)
 
 
-@graph("assign", "AssignAdd", writes=(0,))
+@operator("assign", graphs="AssignAdd", writes=(0,))
 def assign_add(variable: Array, value: Any) -> Any:
     if variable.dtype.kind in "iu":
         return (Expected(variable.astype(np.int64) + np.asarray(value).astype(np.int64), exact=True),)
