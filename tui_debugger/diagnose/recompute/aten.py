@@ -15,7 +15,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, products, reductions
-from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
+from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, symmetric
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
 from tui_debugger.diagnose.recompute.judge import LARGEST_INSIDE, Expected, doubles, wide
 from tui_debugger.diagnose.recompute.kernel_checks import VARIANCE_SHARE
@@ -79,27 +79,25 @@ def convolution_backward(
     """Gradients of the input, the filters and the bias, as far as ``output_mask`` asks for them."""
     if transposed or groups != 1 or weight.ndim != 4:
         raise CannotBindError("transposed, in groups, or not of two dimensions")
-    around = tuple(each for size in per_dimension(padding, 2) for each in (size, size))
-    how: dict[str, Any] = {"pad_mode": "pad", "pad": around, "stride": stride, "dilation": dilation}
+    how = symmetric(stride, padding, dilation)
     made: list[Callable[[], Any]] = [
         lambda: graph_conv_input(grad_output, weight, tuple(input.shape), **how),
         lambda: graph_conv_filter(grad_output, input, **how).function(weight.shape),
         lambda: total(doubles(grad_output), (0, 2, 3), False),
     ]
-    return _wanted([make() for make, wanted in zip(made, output_mask, strict=True) if wanted])
+    return _wanted([make() if wanted else None for make, wanted in zip(made, output_mask, strict=True)], output_mask)
 
 
-def _wanted(found: Sequence[Any]) -> Any:
-    """A single gradient is the output itself; several are a tuple."""
-    return found[0] if len(found) == 1 else tuple(found)
+def _wanted(gradients: Sequence[Any], output_mask: Sequence[bool]) -> Any:
+    """Returns those that ``output_mask`` asks for: a single one is the output itself, several are a tuple."""
+    found = tuple(each for each, wanted in zip(gradients, output_mask, strict=True) if wanted)
+    return found[0] if len(found) == 1 else found
 
 
 # -- moves -----------------------------------------------------------------------------------------------------
 
 
-@operator("reshape", aten="ReshapeAlias")
-def reshape_alias(self: Array, size: Any, stride: Any) -> Expected:
-    return data_movement.reshape(self, size)
+operator("reshape", aten="ReshapeAlias")(lambda self, size, **_: data_movement.reshape(self, size))
 
 
 @operator("reshape", aten="ViewAsReal")
@@ -116,14 +114,14 @@ def view_as_complex(self: Array) -> Expected:
     return Expected(made, exact=True)
 
 
-def _slice(length: int, start: Any, end: Any, step: int) -> slice:
-    return slice(*slice(start, end, step).indices(length))
+def _along(array: Array, dim: int, at: Any) -> tuple[Any, ...]:
+    """The index that takes ``at`` along one dimension."""
+    return (slice(None),) * (dim % array.ndim) + (at,)
 
 
 @operator("index", aten="Slice")
 def slice_of(self: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expected:
-    at = dim % self.ndim
-    return Expected(self[(slice(None),) * at + (_slice(self.shape[at], start, end, step),)], exact=True)
+    return Expected(self[_along(self, dim, slice(start, end, step))], exact=True)
 
 
 @operator("copy", aten="Copy")
@@ -157,15 +155,18 @@ def embedding_backward(
 
 @operator("index", aten="SliceBackward")
 def slice_backward(grad_output: Array, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Expected:
-    found, at = np.zeros(tuple(input_sizes), grad_output.dtype), dim % len(input_sizes)
-    found[(slice(None),) * at + (_slice(found.shape[at], start, end, step),)] = grad_output
-    return Expected(found, exact=True)
+    return _spread(grad_output, input_sizes, dim, slice(start, end, step))
 
 
 @operator("index", aten="SelectBackward")
 def select_backward(grad_output: Array, input_sizes: Any, dim: int, index: int) -> Expected:
-    found = np.zeros(tuple(input_sizes), grad_output.dtype)
-    found[(slice(None),) * (dim % found.ndim) + (index,)] = grad_output
+    return _spread(grad_output, input_sizes, dim, index)
+
+
+def _spread(gradient: Array, sizes: Any, dim: int, at: Any) -> Expected:
+    """Zeros but for the gradient of a part."""
+    found = np.zeros(tuple(sizes), gradient.dtype)
+    found[_along(found, dim, at)] = gradient
     return Expected(found, exact=True)
 
 
@@ -287,14 +288,10 @@ def native_layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> Any:
     """Gradients of input, scale and shift; means and deviations of the forward pass are those that count."""
-    data = doubles(input)
-    at = data.ndim - len(normalized_shape)
-    axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    scale = 1.0 if weight is None else doubles(weight)
-    kept = [doubles(each).reshape(*data.shape[:at], *[1] * len(axes)) for each in (mean, rstd)]
-    given = kept[0], 1 / kept[1] ** 2
-    found = reductions.normalised_backward(grad_out, input, scale, 0.0, axes, rest, given=given)
-    return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
+    dims = len(normalized_shape)
+    shape = *input.shape[: input.ndim - dims], *[1] * dims
+    given = doubles(mean).reshape(shape), 1 / doubles(rstd).reshape(shape) ** 2
+    return _wanted(reductions.layer_norm_backward(grad_out, input, dims, weight, 0.0, given=given), output_mask)
 
 
 @operator("gradient of batch norm", aten="NativeBatchNormBackward")
@@ -312,11 +309,7 @@ def native_batch_norm_backward(
 ) -> Any:
     if not train:
         raise CannotBindError("with running means")
-    data = doubles(input)
-    axes = (0, *range(2, data.ndim))
-    scale = 1.0 if weight is None else doubles(weight).reshape(1, -1, *[1] * (data.ndim - 2))
-    found = reductions.normalised_backward(grad_out, input, scale, eps, axes, axes)
-    return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
+    return _wanted(reductions.batch_norm_backward(grad_out, input, weight, eps), output_mask)
 
 
 # -- losses ----------------------------------------------------------------------------------------------------

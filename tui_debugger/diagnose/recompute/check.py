@@ -49,6 +49,7 @@ from tui_debugger.diagnose.recompute.table import (
     ByShape,
     CannotBindError,
     Operator,
+    choices_of,
     find_operator,
 )
 from tui_debugger.diagnose.recompute.trained import of_training
@@ -132,8 +133,7 @@ def _require_these_values(
         # It goes through the last forward pass first: of either the first values of a step were recorded.
         raise CannotBindError(OF_ANOTHER_RUN)
     args, named = bound(operator, call, reader)
-    made = called(operator, args, named)
-    choices = made.choices if isinstance(made, Alternatives) else (made,)
+    choices = choices_of(called(operator, args, named))
     for check in outputs:
         if not check.wrong:
             continue
@@ -190,7 +190,7 @@ def _computed(
                 result = result.function(next(iter(outputs.values())).shape)
         except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise CannotBindError(f"arguments do not fit: {error}") from error
-    choices = result.choices if isinstance(result, Alternatives) else (result,)
+    choices = choices_of(result)
     every = [judged(each, outputs, reader.widest, reshaped=operator.graph) for each in choices]
     fitting = [each for each in every if each]
     if not fitting:
@@ -260,15 +260,15 @@ def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, T
     reduction = _reduction(call)
     result = updates.all_reduced(inputs, reduction)
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
-    choices = result.choices if isinstance(result, Alternatives) else (result,)
+    choices = choices_of(result)
     every = [checks for checks in (judged(each, outputs, reader.widest) for each in choices) if checks]
     if not every:
         raise CannotBindError("shapes do not fit")
     best = min(every, key=badness)
-    if call.aten and any(each.wrong for each in best):
-        whole = result.choices[0] if isinstance(result, Alternatives) else result
-        if call.doubt or not all(fits_mostly(whole, outputs[each.slot], SURELY_MEANT) for each in best):
-            raise CannotBindError(call.doubt or "most of it does not fit: something else may have been reduced")
+    if not call.aten or not any(each.wrong for each in best):
+        return best
+    if call.doubt or not all(fits_mostly(choices[0], outputs[each.slot], SURELY_MEANT) for each in best):
+        raise CannotBindError(call.doubt or "most of it does not fit: something else may have been reduced")
     return best
 
 

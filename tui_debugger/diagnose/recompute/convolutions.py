@@ -246,9 +246,7 @@ def _seen(
     return slice(None), slice(None), *_window(position, out, stride, dilation)
 
 
-def _padded(
-    padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> list[tuple[int, int]]:
+def _padded(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0) for _ in kernel]
     if padding == "same":
@@ -256,7 +254,6 @@ def _padded(
         return [(each // 2, each - each // 2) for each in total]
     if isinstance(padding, str):
         raise CannotBindError(f"padding not known: {padding}")
-    del stride
     return [(each, each) for each in per_dimension(padding, len(kernel))]
 
 
@@ -272,7 +269,7 @@ def conv(
 ) -> Any:
     count = weight.ndim - 2
     steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
-    around = _padded(padding, weight.shape[2:], steps, apart)
+    around = _padded(padding, weight.shape[2:], apart)
     if any(each for pair in around for each in pair) and not np.all(np.isfinite(weight)):
         raise CannotBindError("weights that are not finite, beside padding: kernels leave it out or not")
     if groups == 1 and input.ndim == weight.ndim and len(weight) >= 2 * PROBES and input.size * len(weight) >= LARGE:
@@ -325,6 +322,12 @@ def graph_conv(
     steps, apart = spatial(stride, count), spatial(dilation, count)
     around = graph_padding(pad_mode, pad_list if pad_list is not None else pad, x.shape[2:], w.shape[2:], steps, apart)
     return convolution(x, w, bias, steps, around, apart, group)
+
+
+def symmetric(stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+    """The settings of a convolution of two dimensions with zeros around, as graphs name them."""
+    pad = tuple(each for size in per_dimension(padding, 2) for each in (size, size))
+    return {"pad_mode": "pad", "pad": pad, "stride": stride, "dilation": dilation}
 
 
 @operator("conv gradient", graphs="Conv2DBackpropFilter", unneeded=("w_size",))

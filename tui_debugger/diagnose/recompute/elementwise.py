@@ -302,17 +302,12 @@ def elu(input: Array, alpha: float = 1.0, *, scale: float = 1.0, input_scale: fl
 
 @operator("selu", "selu", split="elements")
 def selu(input: Array) -> Expected:
-    alpha, scale = 1.6732632423543772, 1.0507009873554805
-    x = doubles(input)
-    y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-    return Expected(y, np.abs(y) + np.where(x > 0, 0, alpha * scale))
+    return elu(input, 1.6732632423543772, scale=1.0507009873554805)
 
 
 @operator("celu", "celu", split="elements")
 def celu(input: Array, alpha: float = 1.0) -> Expected:
-    x = doubles(input)
-    y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
-    return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
+    return elu(input, alpha, input_scale=1 / alpha)
 
 
 @operator("hardtanh", "hardtanh", split="elements", single=True)
@@ -623,7 +618,7 @@ def _mask(array: Any) -> Mask:
     return np.asarray(array).astype(np.bool_, copy=False)
 
 
-@operator("where", "where", split="elements", single=True)
+@operator("where", "where", graphs="Select", split="elements", single=True)
 def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
     if input is None or other is None:
         raise CannotBindError("places, not values")
@@ -631,11 +626,6 @@ def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
         return where(input, condition, other)  # the method: x.where(condition, other)
     one, two, whole = _pair(input, other)
     return Expected(np.where(_mask(condition), one, two), exact=whole)
-
-
-@operator("where", graphs="Select", split="elements", single=True)
-def graph_select(condition: Array, x: Any, y: Any) -> Expected:
-    return where(condition, x, y)
 
 
 @operator("gradient of maximum", graphs="MaximumGrad")

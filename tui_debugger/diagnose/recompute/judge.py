@@ -106,6 +106,16 @@ class Expected:
         with np.errstate(all="ignore"):
             return self if self.whole is None else self.whole().complete()
 
+    def reshaped(self, shape: tuple[int, ...]) -> Expected:
+        whole = self.complete()
+        value = np.asarray(whole.value)
+
+        def shaped(part: Any) -> Any:
+            return np.broadcast_to(part, value.shape).reshape(shape) if np.ndim(part) else part
+
+        parts = {name: shaped(getattr(whole, name)) for name in ("size", "narrow", "partial", "either", "ignored")}
+        return replace(whole, value=value.reshape(shape), **parts)
+
     def as_pairs(self) -> Expected:
         """Returns the same with real and imaginary parts of complex numbers along one more dimension, the last one."""
         whole = self.complete()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -156,10 +156,6 @@ def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
     limits = given.limits()
     limits = limits._replace(size=limits.narrow if scalar else 0.0)
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
-
-
-def _difference_of_two(given: _RecordedCall) -> tuple[KernelCheck, ...]:
-    return _sum_of_two(given, -1)
 
 
 def _gelu(given: _RecordedCall) -> KernelChecks:
@@ -441,26 +437,29 @@ def _attention(given: _RecordedCall) -> tuple[AttentionCheck, ...]:
         return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).check(given.unit),)
 
 
+_UNARY: Final = {
+    "neg": Elementwise.NEGATIVE,
+    "abs": Elementwise.MAGNITUDE,
+    "relu": Elementwise.RELU,
+    "exp": Elementwise.EXP,
+    "tanh": Elementwise.TANH,
+    "sigmoid": Elementwise.SIGMOID,
+    "silu": Elementwise.SILU,
+    "sqrt": Elementwise.SQRT,
+    "rsqrt": Elementwise.RSQRT,
+    "reciprocal": Elementwise.RECIPROCAL,
+    "square": Elementwise.SQUARE,
+}
 DESCRIBED: Final[dict[str, Described]] = {
+    **{kind: _unary(each) for kind, each in _UNARY.items()},
     "cast": _cast,
-    "neg": _unary(Elementwise.NEGATIVE),
-    "abs": _unary(Elementwise.MAGNITUDE),
-    "relu": _unary(Elementwise.RELU),
-    "exp": _unary(Elementwise.EXP),
-    "tanh": _unary(Elementwise.TANH),
-    "sigmoid": _unary(Elementwise.SIGMOID),
-    "silu": _unary(Elementwise.SILU),
-    "sqrt": _unary(Elementwise.SQRT),
-    "rsqrt": _unary(Elementwise.RSQRT),
-    "reciprocal": _unary(Elementwise.RECIPROCAL),
-    "square": _unary(Elementwise.SQUARE),
     "gelu": _gelu,
     "clamp": _clamp,
     "hardtanh": _clamp,
     "leaky relu": _leaky_relu,
     "dropout": _dropout,
     "add": _sum_of_two,
-    "sub": _difference_of_two,
+    "sub": partial(_sum_of_two, sign=-1),
     "mul": _binary(Elementwise.MULTIPLY),
     "div": _binary(Elementwise.DIVIDE),
     "maximum": _binary(Elementwise.LARGER),

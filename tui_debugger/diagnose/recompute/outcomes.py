@@ -105,31 +105,11 @@ def judged(
 
 def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
     """Returns the expectation in the recorded shape, where only size-1 dimensions or a reshape differ; else None."""
-    value = np.asarray(expected.value)
-    if value.shape == shape:
+    own = np.shape(expected.value)
+    if own == shape:
         return expected
-    expected = expected.complete()
-    plain = [size for size in value.shape if size != 1], [size for size in shape if size != 1]
-    if value.size != math.prod(shape) or not (reshaped or plain[0] == plain[1]):
-        return None
-
-    def shaped(part: Any) -> Any:
-        return np.broadcast_to(part, value.shape).reshape(shape) if np.ndim(part) else part
-
-    either = None if expected.either is None else shaped(expected.either)
-    return Expected(
-        value.reshape(shape),
-        shaped(expected.size),
-        expected.terms,
-        shaped(expected.narrow),
-        shaped(expected.partial),
-        exact=expected.exact,
-        peak=expected.peak,
-        either=either,
-        ignored=None if expected.ignored is None else shaped(expected.ignored),
-        cast=expected.cast,
-        converted=expected.converted,
-    )
+    plain = [size for size in own if size != 1] == [size for size in shape if size != 1]
+    return expected.reshaped(shape) if math.prod(own) == math.prod(shape) and (reshaped or plain) else None
 
 
 def _judge(expected: Expected, found: Array, slot: int, widest: float) -> OutputCheck:

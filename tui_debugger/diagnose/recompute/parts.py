@@ -21,9 +21,9 @@ from tui_debugger.diagnose.recompute.kernel_checks import AttentionCheck, Kernel
 from tui_debugger.diagnose.recompute.outcomes import difference, fitted_to
 from tui_debugger.diagnose.recompute.reader import called
 from tui_debugger.diagnose.recompute.table import (
-    Alternatives,
     CannotBindError,
     Operator,
+    choices_of,
 )
 from tui_debugger.diagnose.runs.kinds import MOST
 
@@ -35,8 +35,7 @@ def difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, A
     """Tells how a wrong output follows from the right one; empty where it is too large to compute as a whole."""
     if out.size > MOST:
         return "", ""
-    result = called(operator, args, named)
-    first = result.choices[0] if isinstance(result, Alternatives) else result
+    first = choices_of(called(operator, args, named))[0]
     fitted = fitted_to(first, out.shape, reshaped=True) if isinstance(first, Expected) else None
     return difference(fitted, out) if fitted is not None else ("", "")
 
@@ -217,15 +216,11 @@ def in_parts(  # noqa: PLR0917 - one call
                 expected = called(operator, args, named)
             if isinstance(expected, Expected) and judges[0].take_right(expected, out):
                 continue
-        result = called(operator, args, named)
-        choices = result.choices if isinstance(result, Alternatives) else (result,)
+        choices = choices_of(called(operator, args, named))
         if len(judges) != len(choices):  # one judge was enough for parts that are right in every form
             judges = [*judges, *(OutputJudge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
-            fitted = fitted_to(each, out.shape, reshaped=True)
-            if fitted is None:
-                raise CannotBindError("shapes do not fit")
-            judge.take(fitted, out, start)
+            judge.take(_fitted(each, out), out, start)
     checks = (judge.result(slot) for judge in judges)
     return min(checks, key=lambda check: (check.wrong, check.r))
 
@@ -243,12 +238,14 @@ def _checked_by_kernel_in_parts(
         if result.right:
             judge.take_norms(*result.norms)
             continue
-        expected = called(operator, args, named)
-        fitted = fitted_to(expected, out.shape, reshaped=True)
-        if fitted is None:
-            raise CannotBindError("shapes do not fit")
-        judge.take(fitted, out, start)
+        judge.take(_fitted(called(operator, args, named), out), out, start)
     return judge.result(slot)
+
+
+def _fitted(expected: Expected, out: Array) -> Expected:
+    if (fitted := fitted_to(expected, out.shape, reshaped=True)) is None:
+        raise CannotBindError("shapes do not fit")
+    return fitted
 
 
 def is_narrow(values: Sequence[Any]) -> bool:

@@ -27,7 +27,7 @@ from tui_debugger.diagnose.recompute.probing import (
     probes_for,
     take_blocks,
 )
-from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, operator
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, choices_of, operator
 from tui_debugger.stats.kernel.probes import RightFactor
 
 MOST_WORK: Final = 1 << 36
@@ -345,7 +345,7 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
 
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)
-        for each in found.choices if isinstance(found, Alternatives) else (found,):
+        for each in choices_of(found):
             each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # NaN may become 0
         return found
 

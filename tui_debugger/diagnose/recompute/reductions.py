@@ -488,6 +488,31 @@ def normalised_backward(
     return Expected(value, size, count, narrow=narrow), by_scale, by_shift
 
 
+def layer_norm_backward(
+    gradient: Array,
+    input: Array,
+    dims: int,
+    weight: Any,
+    eps: float,
+    *,
+    centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
+) -> tuple[Expected, Expected, Expected]:
+    """The gradients of a normalisation along the last ``dims`` dimensions."""
+    at = input.ndim - dims
+    axes, rest = tuple(range(at, input.ndim)), tuple(range(at))
+    return normalised_backward(gradient, input, _or(weight, 1.0), eps, axes, rest, centred=centred, given=given)
+
+
+def batch_norm_backward(gradient: Array, input: Array, weight: Any, eps: float) -> tuple[Expected, Expected, Expected]:
+    axes = (0, *range(2, input.ndim))
+    return normalised_backward(gradient, input, _by_channel(weight, 1.0, input.ndim), eps, axes, axes)
+
+
+def _by_channel(array: Array | None, other: float, ndim: int) -> Any:
+    return other if array is None else doubles(array).reshape(1, -1, *[1] * (ndim - 2))
+
+
 @operator("group norm", "group_norm")
 def group_norm(
     input: Array,
@@ -506,14 +531,7 @@ def group_norm(
         return found
 
     made, _, _ = normalised(parts, (2,), spread(weight, 1.0), spread(bias, 0.0), eps)
-    found = made.complete()
-    return Expected(
-        found.value.reshape(x.shape),
-        np.reshape(found.size, x.shape),
-        found.terms,
-        np.reshape(found.narrow, x.shape),
-        peak=found.peak,
-    )
+    return made.reshaped(x.shape)
 
 
 @operator("batch norm", "batch_norm", aten="NativeBatchNorm CudnnBatchNorm NativeBatchNormLegit")
@@ -530,15 +548,13 @@ def batch_norm(
 ) -> Expected:
     del momentum, cudnn_enabled
     x = doubles(input)
-    broad = (1, -1, *[1] * (x.ndim - 2))
     axes = (0, *range(2, x.ndim))
     given = None
     if not training:
         if running_mean is None or running_var is None:
             raise CannotBindError("no running means")
-        given = doubles(running_mean).reshape(broad), doubles(running_var).reshape(broad)
-    scale = doubles(weight).reshape(broad) if weight is not None else 1.0
-    shift = doubles(bias).reshape(broad) if bias is not None else 0.0
+        given = _by_channel(running_mean, 0.0, x.ndim), _by_channel(running_var, 1.0, x.ndim)
+    scale, shift = _by_channel(weight, 1.0, x.ndim), _by_channel(bias, 0.0, x.ndim)
     return normalised(x, axes, scale, shift, eps, given=given)[0]
 
 
@@ -811,9 +827,8 @@ def graph_layer_norm_grad(
     del begin_params_axis, variance, mean  # recomputed from the input of the forward pass
     if dy.size != x.size:
         raise CannotBindError(f"shapes {x.shape} and {dy.shape} do not fit")
-    at = begin_norm_axis % x.ndim
-    axes, rest = tuple(range(at, x.ndim)), tuple(range(at))
-    return normalised_backward(dy.reshape(x.shape), x, doubles(gamma), 1e-12 if eps is None else eps, axes, rest)
+    dims = x.ndim - begin_norm_axis % x.ndim
+    return layer_norm_backward(dy.reshape(x.shape), x, dims, gamma, 1e-12 if eps is None else eps)
 
 
 @operator("gradient of softmax", graphs="SoftmaxGradFusion SoftmaxGrad", aten="SoftmaxBackwardData")

@@ -94,6 +94,10 @@ class Alternatives:
         self.guessed = guessed
 
 
+def choices_of(result: Any) -> tuple[Any, ...]:
+    return result.choices if isinstance(result, Alternatives) else (result,)
+
+
 class ByShape:
     """An outcome that depends on the shape of the output, because the compiler removed reshapes."""
 

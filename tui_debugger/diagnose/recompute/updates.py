@@ -9,6 +9,7 @@ Coefficients such as 0.999 are rounded to float32 first, because 1 - 0.999 diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -101,11 +102,15 @@ def adam(
     return Expected(before - move, np.abs(before) + off), one, other
 
 
-def _moments(m: Float64, v: Float64, came: Float64, first: Any, second: Any) -> tuple[Expected, Expected]:
+def _moments(
+    m: Float64, v: Float64, came: Float64, first: Any, second: Any, shifted: Any = 0.0
+) -> tuple[Expected, Expected]:
+    """The moments after an update; ``shifted`` is the size of the weight decay in the gradient that ``came``."""
     one = first * m + (1 - first) * came
     other = second * v + (1 - second) * came * came
-    size = np.hypot(first * m, (1 - first) * came) + np.abs(m)
-    return Expected(one, size), Expected(other, 2 * np.abs(other) + np.abs(v))
+    lost = np.hypot(first * m, (1 - first) * (np.abs(came) + shifted)) + np.abs(m)
+    spread = 2 * np.abs(other) + np.abs(v) + 2 * (1 - second) * np.abs(came) * shifted
+    return Expected(one, lost), Expected(other, spread)
 
 
 @operator("adamw", graphs="AdamWeightDecay", writes=(0, 1, 2))
@@ -205,25 +210,19 @@ def _adam(
     before, speed = doubles(parameter), float(rate)
     came, shifted = _came(before, gradient, 0.0 if decoupled else weight_decay, maximize)
     first, second = (float(each) for each in betas)
-    m, v = doubles(exp_avg), doubles(exp_avg_sq)
-    one, other = first * m + (1 - first) * came, second * v + (1 - second) * came * came
-    lost = np.hypot(first * m, (1 - first) * (np.abs(came) + shifted)) + np.abs(m)
-    spread = 2 * np.abs(other) + np.abs(v) + 2 * (1 - second) * np.abs(came) * shifted
+    one, other = _moments(doubles(exp_avg), doubles(exp_avg_sq), came, first, second, shifted)
     kept = before * (1 - speed * weight_decay) if decoupled else before
 
     def move(step: Any, up: Any, root: Any) -> Any:
         with np.errstate(all="ignore"):
             return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
 
-    root = np.sqrt(other)
-    step = _step_of(lambda at, some: move(at, one.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))
-    moved = np.nan_to_num(move(step, one, root))
-    off = np.abs(before) + np.nan_to_num(np.abs(move(step, lost, root)), posinf=0.0) + 4 * np.abs(moved)
-    return (
-        Expected(kept - moved, off, narrow=off),
-        Expected(one, lost, narrow=lost),
-        Expected(other, spread, narrow=spread),
-    )
+    up, root = np.asarray(one.value), np.sqrt(other.value)
+    step = _step_of(lambda at, some: move(at, up.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))
+    moved = np.nan_to_num(move(step, up, root))
+    off = np.abs(before) + np.nan_to_num(np.abs(move(step, one.size, root)), posinf=0.0) + 4 * np.abs(moved)
+    made = Expected(kept - moved, off), one, other
+    return tuple(replace(each, narrow=each.size) for each in made)
 
 
 _STEPS: Final = np.concatenate([np.arange(1.0, 20_001.0), np.geomspace(20_001, 1e8, 2_000)])

@@ -288,9 +288,7 @@ class _TwoRunComparison:
         for side, of in enumerate(files):
             if files[1 - side].only is not None:
                 stages = [step for step in self.steps if (step.place[side], step.place[2:]) == (place[side], place[2:])]
-                of.elsewhere = {
-                    (judged.match.a, judged.match.b)[side]: judged.dy for step in stages for judged in step.judged
-                }
+                of.elsewhere = {judged.match.rows[side]: judged.dy for step in stages for judged in step.judged}
         return files
 
     def _merge_stages(self) -> None:
@@ -302,7 +300,7 @@ class _TwoRunComparison:
         for (side, *_), numbers in groups.items():
             if len(numbers) < 2:
                 continue
-            matched = [{(each.match.a, each.match.b)[side] for each in self.steps[number].judged} for number in numbers]
+            matched = [{each.match.rows[side] for each in self.steps[number].judged} for number in numbers]
             every = set().union(*matched)
             covered = {
                 one.row: one.covered
@@ -485,7 +483,7 @@ class _TwoRunComparison:
             for match in step.doubtful:
                 names = [
                     run.nodes(rank).names[row]
-                    for run, rank, row in zip(self.runs, step.place[:2], (match.a, match.b), strict=True)
+                    for run, rank, row in zip(self.runs, step.place[:2], match.rows, strict=True)
                 ]
                 by = f"is paired with {names[1]} by the {match.rule.value} only, and no value proves it"
                 told = by if match.rule is Rule.SUFFIX else "may be another node of the second run"
@@ -503,7 +501,7 @@ class _TwoRunComparison:
         pairs = [(step, judged.match) for step in self.steps for judged in step.judged]
         for step, match in pairs:
             tables = [run.nodes(step.place[side]) for side, run in enumerate(self.runs)]
-            names = [_WORDS.split(nodes.names[row]) for nodes, row in zip(tables, (match.a, match.b), strict=True)]
+            names = [_WORDS.split(nodes.names[row]) for nodes, row in zip(tables, match.rows, strict=True)]
             ends = {tuple(words[-2:]) for words in names}
             alike = match.rule is Rule.SUFFIX and (len(ends) == 1 or min(map(len, names)) == 1)
             if alike or match.rule not in {Rule.SUFFIX, Rule.ALIGNED} or any(len(nodes.in_node) for nodes in tables):

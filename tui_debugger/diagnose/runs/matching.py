@@ -123,6 +123,10 @@ class NodeMatch:
     within_a: tuple[int, ...] = ()
     within_b: tuple[int, ...] = ()
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        return self.a, self.b
+
 
 @dataclass(frozen=True)
 class RunMatching:
@@ -139,6 +143,15 @@ class RunMatching:
     @cached_property
     def to_a(self) -> dict[int, int]:
         return {match.b: match.a for match in self.matches}
+
+    @property
+    def partner(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """By run, the nodes of the other run by those of the run."""
+        return self.to_b, self.to_a
+
+    @property
+    def only(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.only_a, self.only_b
 
 
 class NodesOfRun:

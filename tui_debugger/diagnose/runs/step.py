@@ -43,7 +43,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import is_scratch
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import CallArguments, TensorFlag
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.stats.workers import MeasureWorkers
 
@@ -93,8 +93,10 @@ class RunTensors:
         table = self.flow.table(at.step)
         return None if int(table.flags[at.index]) & TensorFlag.STAT_ONLY else table.spec(at.index)
 
-    def array(self, at: Located) -> Array | None:
-        """Returns the values; None where they cannot be read."""
+    def array(self, at: Located | None) -> Array | None:
+        """Returns the values; None where they were not dumped or cannot be read."""
+        if at is None or at.index < 0:
+            return None
         spec = self.spec(at)
         try:
             return open_array(spec) if spec is not None else self.run.read(self.flow.key(at))
@@ -227,10 +229,22 @@ class NodePair(NamedTuple):
     feeds: list[Feed]
     order: float
 
+    @property
+    def a(self) -> int:
+        return self.match.a
+
+    @property
+    def b(self) -> int:
+        return self.match.b
+
 
 Noise = Mapping[tuple[int, int, int], Distance]
 """Distances between the first run and its repeat, by rank, step and index in the table."""
 PairKey = tuple[tuple[int, int], tuple[int, int]]
+
+
+def key_of(one: Located, other: Located) -> PairKey:
+    return (one.step, one.index), (other.step, other.index)
 
 
 class Asked(NamedTuple):
@@ -259,6 +273,7 @@ class StepTensors:
         for flow, step in zip(self.flows, self.steps, strict=True):
             flow.table(step)
         self.sides = self._nodes(0), self._nodes(1)
+        self.names = self.flows[0].nodes.names, self.flows[1].nodes.names
         self.ranks = max(1 + len(of.mates) for of in files)
         self.joiner: Joiner = before.joiner if before is not None else Joiner(options.dims, options.tolerance)
         self.matching = self._matching(before)
@@ -296,10 +311,38 @@ class StepTensors:
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
 
+    def is_parameter(self, row: int) -> bool:
+        """Tells whether a row of the first run is a parameter."""
+        return self.sides[0].is_parameter(row)
+
+    def op_type(self, row: int) -> str:
+        return self.flows[0].nodes.op_type(row)
+
+    def call(self, side: int, row: int, of: int = 0) -> CallArguments | None:
+        """The arguments of a node's call in a round."""
+        files = self.files[side]
+        return files.run.arguments(files.rank, self.steps[side], row, of)
+
+    def calls(self, rows: Iterable[int], rounds: Sequence[int] = (0, 0)) -> list[CallArguments | None]:
+        """The calls of a pair of nodes."""
+        return [self.call(side, row, rounds[side]) for side, row in enumerate(rows)]
+
+    def slots(self, side: int, row: int, of: int = 0) -> list[int]:
+        return self.flows[side].slots(self.steps[side], row, Side.OUTPUT, of)
+
+    def output(self, side: int, row: int, slot: int = 0, of: int = 0) -> Located:
+        return self.flows[side].located(self.steps[side], row, Side.OUTPUT, slot, of)
+
+    def outputs(self, side: int, row: int) -> list[Located]:
+        return [self.output(side, row, slot) for slot in self.slots(side, row)]
+
+    def arrays(self, at: Sequence[Located | None]) -> list[Array | None]:
+        """The values of a pair of tensors."""
+        return [files.array(each) for files, each in zip(self.files, at, strict=True)]
+
     def _is_call(self, side: int, row: int) -> bool:
         """Tells whether the recorder says that a node is the call of an operator, not of a module."""
-        files = self.files[side]
-        call = files.run.arguments(files.rank, self.steps[side], row)
+        call = self.call(side, row)
         return call is not None and call.parameters is None and (call.aten or call.attributes is not None)
 
     def _dumped(self, side: int, row: int) -> bool:
@@ -321,18 +364,14 @@ class StepTensors:
 
     def _entry(self, match: NodeMatch, rounds: tuple[int, int]) -> NodePair:
         slots = [
-            {slot for slot in flow.slots(step, row, Side.OUTPUT, of) if not is_scratch(flow.nodes.op_type(row), slot)}
-            for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
+            {slot for slot in self.slots(side, row, of) if not is_scratch(self.flows[side].nodes.op_type(row), slot)}
+            for side, (row, of) in enumerate(zip(match.rows, rounds, strict=True))
         ]
         outputs = [
-            (
-                slot,
-                self.flows[0].located(self.steps[0], match.a, Side.OUTPUT, slot, rounds[0]),
-                self.flows[1].located(self.steps[1], match.b, Side.OUTPUT, slot, rounds[1]),
-            )
+            (slot, self.output(0, match.a, slot, rounds[0]), self.output(1, match.b, slot, rounds[1]))
             for slot in sorted(slots[0] & slots[1])
         ]
-        feeds = [] if self.sides[0].is_parameter(match.a) else list(self._feeds(match, rounds))
+        feeds = [] if self.is_parameter(match.a) else list(self._feeds(match, rounds))
         order = float(self.flows[0].nodes.order[match.a])
         return NodePair(match, rounds, outputs, len(slots[0] ^ slots[1]), feeds, order)
 
@@ -342,9 +381,9 @@ class StepTensors:
             return
         own = [
             set(flow.slots(step, row, Side.INPUT, of))
-            for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
+            for flow, step, row, of in zip(self.flows, self.steps, match.rows, rounds, strict=True)
         ]
-        held = [flow.holders(row) for flow, row in zip(self.flows, (match.a, match.b), strict=True)]
+        held = [flow.holders(row) for flow, row in zip(self.flows, match.rows, strict=True)]
         for slots in self._paired_slots(own, [[holder.row for holder in each] for each in held]):
             made = [each[slot] if 0 <= slot < len(each) else None for each, slot in zip(held, slots, strict=True)]
             holders = tuple(-1 if each is None else each.row for each in made)
@@ -352,9 +391,7 @@ class StepTensors:
                 continue
             at = tuple(
                 flow.locate_input(step, row, slot, of) if slot >= 0 else None
-                for flow, step, row, slot, of in zip(
-                    self.flows, self.steps, (match.a, match.b), slots, rounds, strict=True
-                )
+                for flow, step, row, slot, of in zip(self.flows, self.steps, match.rows, slots, rounds, strict=True)
             )
             if any(
                 flow.is_constant(row) and other is None
@@ -418,7 +455,7 @@ class StepTensors:
             pairs = [(one, other) for _, one, other in entry.outputs]
             pairs += [(feed.at[0], feed.at[1]) for feed in entry.feeds if feed.at[0] and feed.at[1]]
             for one, other in pairs:
-                wanted[(one.step, one.index), (other.step, other.index)] = (one, other)
+                wanted[key_of(one, other)] = (one, other)
         known = before.distances if before is not None else {}
         files: dict[PairKey, tuple[ReadSpec, ReadSpec]] = {}
         for key, (one, other) in wanted.items():
@@ -450,9 +487,9 @@ class StepTensors:
         arrays = [[files.array(at) for files, at in each] for each in places]
         if any(array is None for each in arrays for array in each):
             return not_compared("not all of its parts on several ranks can be read")
-        name = self.flows[0].nodes.names[one.row]
+        name = self.names[0][one.row]
         whole = [array for array in arrays[0] if array is not None], [array for array in arrays[1] if array is not None]
-        backward, weight = self.sides[0].backward(one.row), self.sides[0].is_parameter(one.row)
+        backward, weight = self.sides[0].backward(one.row), self.is_parameter(one.row)
         recorded = self._recorded(0, places[0], one), self._recorded(1, places[1], other)
         tensor = f"{name}:{one.side.name}{one.slot}"
         return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)
@@ -489,7 +526,7 @@ class StepTensors:
         """Returns a measured distance; None where one was not dumped."""
         if one is None or other is None or one.index < 0 or other.index < 0:
             return None
-        return self.distances.get(((one.step, one.index), (other.step, other.index)))
+        return self.distances.get(key_of(one, other))
 
 
 def measure(

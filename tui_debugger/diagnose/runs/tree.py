@@ -288,13 +288,13 @@ def _states(step: StepReport, nodes: NodeTable) -> tuple[UInt8, dict[int, str]]:
     notes: dict[int, str] = {}
     failed = dict(step.failed)
     of_node = {name.rpartition(":")[0]: why for name, why in failed.items()} | failed
-    doubtful = {(match.a, match.b) for match in step.doubtful}
+    doubtful = {match.rows for match in step.doubtful}
     for row, judged in enumerate(step.judged):
         found = _STATES[judged.judgement]
         why = judged.why
         if found is TreeState.DOUBT:
             why = "not all of its inputs are known"
-        elif (judged.match.a, judged.match.b) in doubtful:
+        elif judged.match.rows in doubtful:
             found, why = max(found, TreeState.DOUBT), "another node may be its partner"
         elif of_node and (name := nodes.names[judged.match.a]) in of_node and found is not TreeState.INTRODUCED:
             found, why = TreeState.DOUBT, of_node[name]
