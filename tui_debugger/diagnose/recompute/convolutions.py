@@ -1,6 +1,6 @@
 """Convolutions and their gradients: sums over the positions of a kernel."""
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64, Int64
+from tui_debugger.arrays import Array, Float64, Int64, Shape
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
@@ -346,12 +346,11 @@ def graph_conv_filter(
     group: int = 1,
     format: str = "NCHW",
 ) -> ByShape:
-    del w_size, kernel_size, filter_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None):
         raise CannotBindError("layout, groups or padding not known")
     steps, apart = spatial(stride, 2), spatial(dilation, 2)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         if len(shape) != 4 or shape[0] != dout.shape[1]:
             raise CannotBindError("shapes do not fit")
         kernel = shape[2:]

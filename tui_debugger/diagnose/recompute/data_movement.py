@@ -1,6 +1,6 @@
 """Operators that move values without changing them: the output must be equal to the last bit."""
 
-# ruff: noqa: A002, A006, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.recompute.convolutions import graph_padding, per_dimension, spatial
 from tui_debugger.diagnose.recompute.judge import Expected, wide
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, operator
@@ -46,7 +46,6 @@ def reshape(input: Array, *shape: Any) -> Expected:
 @operator("reshape", graphs="Reshape", unneeded=("shape",))
 def graph_reshape(x: Array, shape: Any = None) -> Any:
     """Takes the shape from the output."""
-    del shape
     return ByShape(lambda made: _tried(np.reshape, x, made))
 
 
@@ -97,7 +96,6 @@ def cast(input: Array, *_: Any, **__: Any) -> Expected:
 
 @operator("fill", graphs="FillV2")
 def graph_fill(shape: Any, value: Any) -> Any:
-    del shape
     single = np.asarray(value)
     return ByShape(lambda made: _moved(np.broadcast_to(single.reshape(()), made)))
 
@@ -127,7 +125,7 @@ def graph_transpose(x: Array, perm: Any) -> Any:
     if len(order) == x.ndim:
         return _tried(np.transpose, x, order)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         if len(shape) != len(order) or math.prod(shape) != x.size:
             raise CannotBindError(f"shape {x.shape} has not as many dimensions as {order}")
         before = [0] * len(shape)
@@ -207,7 +205,7 @@ def graph_tile(x: Array, multiples: Any) -> Any:
     if x.ndim >= len(times):
         return _tried(np.tile, x, times)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         before = [size // each for size, each in zip(shape, times, strict=True)] if len(shape) == len(times) else []
         return _tried(lambda: np.tile(x.reshape(before), times))
 
@@ -257,7 +255,6 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Expected:
-    del padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
         raise CannotBindError("rows that are scaled")
     if input.dtype.kind in "iu":
@@ -283,7 +280,6 @@ def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 
 
 @operator("gather", "gather")
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Expected:
-    del sparse_grad
     inside = tuple(slice(None) if at == dim % input.ndim else slice(0, size) for at, size in enumerate(index.shape))
     return _tried(np.take_along_axis, input[inside], _inside(index, input.shape[dim]), dim)
 
@@ -364,7 +360,6 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Expected:
-    del return_indices
     if ceil_mode or per_dimension(dilation, 2) != (1, 1):
         raise CannotBindError("windows with holes, or that end outside")
     kernel = per_dimension(kernel_size, 2)

@@ -109,11 +109,10 @@ def erf(x: Float64) -> Float64:
 
 def sigmoid_of(x: Float64) -> Float64:
     """1 / (1 + exp(-x)); the result is zero where exp overflows."""
-    with np.errstate(over="ignore"):
-        found: Float64 = np.negative(x)
-        np.exp(found, out=found)
-        found += 1
-        return np.reciprocal(found, out=found)
+    found: Float64 = np.negative(x)
+    np.exp(found, out=found)
+    found += 1
+    return np.reciprocal(found, out=found)
 
 
 def _approximated(_: Float64, y: Float64) -> Float64:

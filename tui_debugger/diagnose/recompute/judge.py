@@ -28,7 +28,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.arrays import Array, Float64, Mask, Shape
 from tui_debugger.diagnose.recompute.table import COMPLEX, CannotBindError
 from tui_debugger.stats.dtypes import UNITS
 
@@ -106,7 +106,7 @@ class Expected:
         with np.errstate(all="ignore"):
             return self if self.whole is None else self.whole().complete()
 
-    def reshaped(self, shape: tuple[int, ...]) -> Expected:
+    def reshaped(self, shape: Shape) -> Expected:
         whole = self.complete()
         value = np.asarray(whole.value)
 
@@ -151,7 +151,7 @@ class OutputCheck:
 
     slot: int
     r: float
-    worst: tuple[int, ...]
+    worst: Shape
     element_r: float
     expected: float
     found: float
@@ -203,7 +203,7 @@ class OutputJudge:
     """Judges an output of ``shape`` part by part; ``widest`` is the unit of rounding of the most exact input."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    shape: Shape
     widest: float = math.inf
     _error: float = 0.0
     _value: float = 0.0

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64
+from tui_debugger.arrays import Array, Float64, Shape
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
@@ -159,11 +159,8 @@ def _explained(unit: float, inside: float, size: Float64, value: Float64, widest
 
 def peak_of(left: Float64, right: Float64) -> float:
     """A bound of partial sums, from finite numbers only."""
-    with np.errstate(all="ignore"):
-        largest: list[float] = [
-            float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)
-        ]
-        return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
+    largest: list[float] = [float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)]
+    return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
 @operator("linear", "linear", modules="Linear Dense")
@@ -256,11 +253,10 @@ def attention(
     if attn_mask is not None:
         mask = np.asarray(attn_mask)
         scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + doubles(mask)
-    with np.errstate(all="ignore"):
-        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        parts = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-        total = parts.sum(axis=-1, keepdims=True)
-        shares = parts / total
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    parts = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = parts.sum(axis=-1, keepdims=True)
+    shares = parts / total
     empty = ~np.isfinite(top) & np.all(np.isneginf(scores), axis=-1, keepdims=True)
     result = np.matmul(shares, v)
     if np.any(empty):  # rows without any key: NaN in some kernels, zeros in others
@@ -303,7 +299,7 @@ def _matrices(
 ) -> ByShape:
     """A product whose operands may be transposed; where that was not recorded, all forms that fit."""
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         choices = []
         for first, second in product(*([each] if isinstance(each, bool) else [False, True] for each in turns)):
             one, other = left, right
@@ -343,7 +339,7 @@ def graph_linear(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, tr
 def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     inner = _matrices(x1, x2, (transpose_a, transpose_b), bias, exact=True)
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         found = inner.function(shape)
         for each in choices_of(found):
             each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # NaN may become 0

@@ -1,6 +1,6 @@
 """Operators that reduce or normalise along dimensions: sums, norms, softmax, losses."""
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64
+from tui_debugger.arrays import Array, Float64, Shape
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
@@ -29,8 +29,10 @@ from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, operator
 from tui_debugger.stats.kernel import expected, is_known, native
 
+Axes = tuple[int, ...]
 
-def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
+
+def axes_of(dim: Any, ndim: int) -> Axes:
     """The dimensions to reduce, not negative: all of them for None and for an empty tuple."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
@@ -40,19 +42,18 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
     return tuple(int(each) % max(ndim, 1) for each in dims) if ndim else ()
 
 
-def _count(array: Array, axes: tuple[int, ...]) -> int:
+def _count(array: Array, axes: Axes) -> int:
     return max(math.prod([int(array.shape[axis]) for axis in axes]), 1)
 
 
-def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
+def total(x: Array, axes: Axes, keep: bool) -> Expected:
     terms = _count(x, axes)
     if x.dtype.kind not in "fc":
         return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
     value = np.asarray(np.sum(x, axis=axes, keepdims=keep))
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.sqrt(np.sum(x * x if x.dtype.kind == "f" else np.abs(x) ** 2, axis=axes, keepdims=keep))
+        size = np.sqrt(np.sum(x * x if x.dtype.kind == "f" else np.abs(x) ** 2, axis=axes, keepdims=keep))
         return Expected(value, np.nan_to_num(size, posinf=0.0), terms)
 
     return Expected(value, whole=whole)
@@ -144,10 +145,9 @@ def var(
     count = _count(x, axes)
     apart = x - np.mean(x, axis=axes, keepdims=True)
     left = max(count - float(unbiased if correction is None else correction), 0)
-    with np.errstate(all="ignore"):
-        value = np.sum(apart**2, axis=axes, keepdims=keepdim) / left
-        size = value + np.sqrt(np.sum(apart**2 * x * x, axis=axes, keepdims=keepdim)) * 2 / left
-        size = size + np.mean(x * x, axis=axes, keepdims=keepdim) / math.sqrt(count)
+    value = np.sum(apart**2, axis=axes, keepdims=keepdim) / left
+    size = value + np.sqrt(np.sum(apart**2 * x * x, axis=axes, keepdims=keepdim)) * 2 / left
+    size = size + np.mean(x * x, axis=axes, keepdims=keepdim) / math.sqrt(count)
     return Expected(np.asarray(value), np.nan_to_num(np.asarray(size), posinf=0.0), count)
 
 
@@ -162,8 +162,7 @@ def std(
 ) -> Expected:
     found = var(input, dim, unbiased, keepdim, correction=correction)
     value = np.sqrt(found.value)
-    with np.errstate(all="ignore"):
-        size = np.where(value > 0, found.size / (2 * value), np.sqrt(found.size))
+    size = np.where(value > 0, found.size / (2 * value), np.sqrt(found.size))
     return Expected(value, size, found.terms)
 
 
@@ -194,7 +193,6 @@ class LargestIndices(ProbedOutput):
 @operator("argmax", "argmax", graphs="Argmax ArgMaxV2")
 def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
     """The third positional argument of MindSpore's operator is a type."""
-    del keepdim
     if dim is None:
         return LargestIndices(np.reshape(input, -1), 0)
     return LargestIndices(input, _dim(dim, input.ndim))
@@ -230,10 +228,9 @@ def norm(
 def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
     """Returns the distances from the largest element, their exponentials, and the sum of these."""
     top = np.max(x, axis=dim, keepdims=True)
-    with np.errstate(all="ignore"):
-        shifted = x - top
-        raised = np.exp(shifted)
-        return shifted, raised, np.sum(raised, axis=dim, keepdims=True)
+    shifted = x - top
+    raised = np.exp(shifted)
+    return shifted, raised, np.sum(raised, axis=dim, keepdims=True)
 
 
 def _dim(dim: Any, ndim: int) -> int:
@@ -245,16 +242,13 @@ def _dim(dim: Any, ndim: int) -> int:
 
 @operator("softmax", "softmax _softmax", graphs="Softmax SoftmaxV2", modules="Softmax", split="last", single=True)
 def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    del dtype, _stacklevel
     x = doubles(input)
     at = _dim(dim, x.ndim) if x.ndim else 0
     shifted, raised, sum_ = _below_top(np.atleast_1d(x), at)
-    with np.errstate(all="ignore"):
-        value = np.divide(raised, sum_, out=raised)
+    value = np.divide(raised, sum_, out=raised)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(value.shape[at]) / 4), 0.0)
+        size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(value.shape[at]) / 4), 0.0)
         return Expected(value.reshape(x.shape), np.nan_to_num(size).reshape(x.shape))
 
     def sized() -> Expected:
@@ -267,19 +261,12 @@ def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int =
     "log softmax", "log_softmax _log_softmax", graphs="LogSoftmax", modules="LogSoftmax", split="last", single=True
 )
 def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    del dtype, _stacklevel
     x = doubles(input)
-    return _log_softmax(x, _dim(dim, x.ndim))
-
-
-def _log_softmax(x: Float64, dim: int) -> Expected:
-    shifted, _, sum_ = _below_top(x, dim)
-    with np.errstate(all="ignore"):
-        value = shifted - np.log(sum_)
+    shifted, _, sum_ = _below_top(x, _dim(dim, x.ndim))
+    value = shifted - np.log(sum_)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
+        size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
         # Kernels may keep the sum in 16 bits: its logarithm is then off by one unit of 16 bits.
         return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
 
@@ -302,7 +289,7 @@ def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
 
 def normalised(
     x: Float64,
-    axes: tuple[int, ...],
+    axes: Axes,
     scale: Float64 | float,
     shift: Float64 | float,
     eps: float,
@@ -314,40 +301,38 @@ def normalised(
     RMS norms are not ``centred``: they keep the mean. ``given`` are a mean and variance in place of those of x.
     """
     count = _count(x, axes)
-    with np.errstate(all="ignore"):
-        if given is not None:
-            centre, variance = given
-            plain = x - centre
-            power = np.maximum(centre * centre, variance)
-        else:
-            centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(x[(slice(0, 1),) * x.ndim])
-            plain = x - centre if centred else x.copy()
-            variance = _mean_square(plain, axes)
-            power = variance + centre * centre
-        inverse = 1 / np.sqrt(variance + eps)
-        plain *= inverse
-        value = plain * scale
-        if np.ndim(shift) or shift:
-            value += shift
+    if given is not None:
+        centre, variance = given
+        plain = x - centre
+        power = np.maximum(centre * centre, variance)
+    else:
+        centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(x[(slice(0, 1),) * x.ndim])
+        plain = x - centre if centred else x.copy()
+        variance = _mean_square(plain, axes)
+        power = variance + centre * centre
+    inverse = 1 / np.sqrt(variance + eps)
+    plain *= inverse
+    value = plain * scale
+    if np.ndim(shift) or shift:
+        value += shift
     terms = max(count / VARIANCE_SHARE, 1.0)
 
     def sized() -> Expected:
         return Expected(value, np.sqrt(power) * inverse * np.abs(scale) + np.abs(shift), terms, whole=whole)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
-            size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
-            peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
-            rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
-            ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
+        lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
+        size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
+        peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
+        rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
+        ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
         size = np.nan_to_num(size, posinf=0.0)
         return Expected(value, size, terms, narrow=rounded, peak=peak, ignored=ignored)
 
     return Expected(value, whole=sized), centre, inverse
 
 
-def _mean_square(x: Float64, axes: tuple[int, ...]) -> Float64:
+def _mean_square(x: Float64, axes: Axes) -> Float64:
     found: Float64
     if axes == (x.ndim - 1,) and x.ndim == 2:
         found = np.einsum("ij,ij->i", x, x)[:, None] / max(x.shape[1], 1)
@@ -365,19 +350,21 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Expected:
-    del cudnn_enable
     return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
 
 
 def layer_normalised(
     input: Array, normalized_shape: Any, weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Expected, Float64, Float64]:
-    x = doubles(input)
+    return normalised(doubles(input), _last(input, normalized_shape), _or(weight, 1.0), _or(bias, 0.0), eps)
+
+
+def _last(input: Array, normalized_shape: Any) -> Axes:
+    """The last dimensions of an input, which have the shape."""
     shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-    if x.shape[x.ndim - len(shape) :] != shape:
-        raise CannotBindError(f"shape {x.shape} does not end with {shape}")
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return normalised(x, axes, _or(weight, 1.0), _or(bias, 0.0), eps)
+    if input.shape[input.ndim - len(shape) :] != shape:
+        raise CannotBindError(f"shape {input.shape} does not end with {shape}")
+    return tuple(range(input.ndim - len(shape), input.ndim))
 
 
 def _or(array: Any, other: float) -> Any:
@@ -386,12 +373,9 @@ def _or(array: Any, other: float) -> Any:
 
 @operator("rms norm", "rms_norm", split="rows", single=True)
 def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None) -> Expected:
-    x = doubles(input)
-    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
     if eps is None:
         raise CannotBindError("epsilon not recorded")
-    return normalised(x, axes, _or(weight, 1.0), 0.0, eps, centred=False)[0]
+    return normalised(doubles(input), _last(input, normalized_shape), _or(weight, 1.0), 0.0, eps, centred=False)[0]
 
 
 @operator("rms norm", "npu_rms_norm", graphs="RmsNorm")
@@ -411,7 +395,6 @@ def graph_layer_norm(
     begin_params_axis: int = -1,
     eps: float | None = None,
 ) -> Any:
-    del begin_params_axis
     if eps is None:
         forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
         return Alternatives(*(choice for form in forms for choice in form), guessed=_NO_EPSILON)
@@ -457,8 +440,8 @@ def normalised_backward(
     input: Array,
     scale: Any,
     eps: float,
-    axes: tuple[int, ...],
-    rest: tuple[int, ...],
+    axes: Axes,
+    rest: Axes,
     *,
     centred: bool = True,
     given: tuple[Float64, Float64] | None = None,
@@ -546,7 +529,6 @@ def batch_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Expected:
-    del momentum, cudnn_enabled
     x = doubles(input)
     axes = (0, *range(2, x.ndim))
     given = None
@@ -649,8 +631,7 @@ def cross_entropy(
     reduction = _reduction(size_average, reduce, reduction)
     if input.ndim == 2 and input.size > _ROWS_OF and target.dtype.kind in "iu" and not label_smoothing:
         return _chosen_by_rows(input, target, weight, ignore_index, reduction)
-    x = doubles(input)
-    logs = _log_softmax(x, 1 if x.ndim > 1 else 0).complete()
+    logs = log_softmax(input, 1 if input.ndim > 1 else 0).complete()
     return _negative_log(logs, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -733,6 +714,11 @@ def smooth_l1_loss(
     return _reduced(Expected(value, 2 * value + off), _reduction(size_average, reduce, reduction))
 
 
+def _weighted(losses: Float64, size: Float64, weight: Array | None) -> Expected:
+    factor = _or(weight, 1.0)
+    return Expected(losses * factor, size * np.abs(factor))
+
+
 @operator("bce loss", "binary_cross_entropy")
 def binary_cross_entropy(
     input: Array,
@@ -743,11 +729,9 @@ def binary_cross_entropy(
     reduction: str = "mean",
 ) -> Expected:
     p, t = doubles(input), doubles(target)
-    with np.errstate(all="ignore"):
-        value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
-        size = np.abs(value) * 2 + 1
-    factor = _or(weight, 1.0)
-    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+    value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
+    size = np.abs(value) * 2 + 1
+    return _reduced(_weighted(value, size, weight), _reduction(size_average, reduce, reduction))
 
 
 @operator("bce loss with logits", "binary_cross_entropy_with_logits")
@@ -765,8 +749,7 @@ def binary_cross_entropy_with_logits(
     log_one, log_zero = -np.logaddexp(0, -x), -np.logaddexp(0, x)
     value = -(positive * t * log_one + (1 - t) * log_zero)
     size = np.abs(positive * t * log_one) + np.abs((1 - t) * log_zero) + np.abs(x) + 1
-    factor = _or(weight, 1.0)
-    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+    return _reduced(_weighted(value, size, weight), _reduction(size_average, reduce, reduction))
 
 
 # -- MindSpore's graphs ------------------------------------------------------------------------------------
@@ -786,7 +769,7 @@ def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = F
 
 @operator("cross entropy", graphs="SoftmaxCrossEntropyWithLogits")
 def graph_cross_entropy(logits: Array, labels: Array) -> Any:
-    shares, logs = softmax(logits, 1).complete(), _log_softmax(doubles(logits), 1).complete()
+    shares, logs = softmax(logits, 1).complete(), log_softmax(logits, 1).complete()
     wanted = doubles(labels)
     value = -np.sum(np.where(wanted == 0, 0, wanted * logs.value), axis=1)
     size = np.sqrt(np.sum((wanted * logs.size) ** 2, axis=1)) + np.abs(value)
@@ -801,7 +784,7 @@ def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str
     came = doubles(dout)
     channel = came.ndim - 1 if "NHWC" in {data_format, format} or came.ndim == 2 else 1
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         choices = []
         if came.shape[channel : channel + 1] == shape:
             choices.append(total(came, tuple(axis for axis in range(came.ndim) if axis != channel), False))
@@ -824,7 +807,6 @@ def graph_layer_norm_grad(
     eps: float | None = None,
 ) -> Any:
     """MindSpore 2.0 has no epsilon here: its kernel for CPU adds 1e-12, whatever the forward pass added."""
-    del begin_params_axis, variance, mean  # recomputed from the input of the forward pass
     if dy.size != x.size:
         raise CannotBindError(f"shapes {x.shape} and {dy.shape} do not fit")
     dims = x.ndim - begin_norm_axis % x.ndim
@@ -842,9 +824,9 @@ def softmax_grad(output: Array, grad_output: Array, dim: Any = -1) -> Expected:
     return Expected((came - inner) * out, size, out.shape[at])
 
 
-@operator("sigmoid cross entropy", graphs="SigmoidCrossEntropyWithLogits")
-def graph_sigmoid_cross_entropy(logits: Array, label: Array) -> Expected:
-    return binary_cross_entropy_with_logits(logits, label, reduction="none")
+operator("sigmoid cross entropy", graphs="SigmoidCrossEntropyWithLogits")(
+    lambda logits, label: binary_cross_entropy_with_logits(logits, label, reduction="none")
+)
 
 
 @operator("gradient of sigmoid cross entropy", graphs="SigmoidCrossEntropyWithLogitsGrad")

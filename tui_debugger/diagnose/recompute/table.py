@@ -2,7 +2,8 @@
 
 An operator is a function with the signature that the framework documents, on arrays as they were recorded. It returns
 an ``Expected`` for each output, or None for outputs that it cannot predict. Arguments are bound by that signature, by
-position and by name; a call with an unknown argument is refused, so it is never recomputed wrongly.
+position and by name; a call with an unknown argument is refused, so it is never recomputed wrongly. Functions run
+without numpy's warnings of numbers that overflow or are not finite.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+
+from tui_debugger.arrays import Shape
 from tui_debugger.graph.categories import plain_type
 
 Function = Callable[..., Any]
@@ -101,7 +105,7 @@ def choices_of(result: Any) -> tuple[Any, ...]:
 class ByShape:
     """An outcome that depends on the shape of the output, because the compiler removed reshapes."""
 
-    def __init__(self, function: Callable[[tuple[int, ...]], Any]) -> None:
+    def __init__(self, function: Callable[[Shape], Any]) -> None:
         self.function = function
 
 
@@ -137,8 +141,8 @@ class Operator:
         keywords: Mapping[str, Any],
         attributes: Mapping[str, Any],
         parameters: Mapping[str, Any],
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns positional and keyword arguments for the function; CannotBindError where the call does not fit."""
+    ) -> BoundCall:
+        """Returns the call of the function; CannotBindError where the arguments do not fit."""
         signature = inspect.signature(self.function)
         known = signature.parameters
         several = next((name for name, each in known.items() if each.kind is each.VAR_POSITIONAL), "")
@@ -166,7 +170,7 @@ class Operator:
                 bound.arguments[name] = value
         self._require_recorded(bound.arguments)
         bound = _reordered(signature, bound)
-        return bound.args, bound.kwargs
+        return BoundCall(self, bound.args, bound.kwargs)
 
     def _require_recorded(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
@@ -176,6 +180,37 @@ class Operator:
         for name in self.recorded:
             if arguments.get(name) is None:
                 raise CannotBindError(f"its {name} was not recorded")
+
+
+class BoundCall(NamedTuple):
+    """An operator with the arguments for its function."""
+
+    operator: Operator
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return *self.args, *self.named.values()
+
+    def result(self, shape: Shape | None = None) -> Any:
+        """What the operator makes of the arguments, of a ``shape`` if given; CannotBindError where they do not fit."""
+        with np.errstate(all="ignore"):
+            try:
+                made = self.operator.function(*self.args, **self.named)
+                return made.function(shape) if isinstance(made, ByShape) and shape is not None else made
+            except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
+                raise CannotBindError(f"arguments do not fit: {error}") from error
+
+    def with_each(self, change: Callable[[Any], Any]) -> BoundCall:
+        return self._replace(
+            args=tuple(map(change, self.args)), named={name: change(each) for name, each in self.named.items()}
+        )
+
+    def along_last(self) -> BoundCall:
+        """The same call for rows, which keep only the last dimension."""
+        args = (self.args[0], -1, *self.args[2:]) if len(self.args) > 1 else self.args
+        return self._replace(args=args, named={**self.named, "dim": -1} if "dim" in self.named else self.named)
 
 
 def _most(signature: inspect.Signature) -> float:

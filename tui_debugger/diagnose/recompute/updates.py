@@ -4,7 +4,7 @@ A parameter after the step is compared with the update of its value before the s
 Coefficients such as 0.999 are rounded to float32 first, because 1 - 0.999 differs between float32 and float64.
 """
 
-# ruff: noqa: PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -88,16 +88,15 @@ def adam(
 ) -> Any:
     came, first, second = doubles(gradient), _single(beta1), _single(beta2)
     one, other = _moments(doubles(m), doubles(v), came, first, second)
-    with np.errstate(all="ignore"):
-        power = 1 - _single(beta1_power), 1 - _single(beta2_power)
-        rate = _single(lr) * np.sqrt(power[1]) / power[0]
-        # The relative error of 1 - power, whose power was rounded.
-        lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
-        up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
-        below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
-        move = rate * up / below
-        off = np.abs(rate) * np.asarray(one.size) / below + np.abs(move) * (2 + lost)
-        off = np.nan_to_num(off, posinf=0.0)
+    power = 1 - _single(beta1_power), 1 - _single(beta2_power)
+    rate = _single(lr) * np.sqrt(power[1]) / power[0]
+    # The relative error of 1 - power, whose power was rounded.
+    lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
+    up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
+    below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
+    move = rate * up / below
+    off = np.abs(rate) * np.asarray(one.size) / below + np.abs(move) * (2 + lost)
+    off = np.nan_to_num(off, posinf=0.0)
     before = doubles(var)
     return Expected(before - move, np.abs(before) + off), one, other
 
@@ -138,7 +137,6 @@ def adam_weight_decay(
 
 @operator("assign", graphs="Assign", writes=(0,), unneeded=("variable",))
 def assign(variable: Any, value: Array) -> Any:
-    del variable
     return (Expected(value, exact=True),)
 
 
@@ -214,8 +212,7 @@ def _adam(
     kept = before * (1 - speed * weight_decay) if decoupled else before
 
     def move(step: Any, up: Any, root: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
+        return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
 
     up, root = np.asarray(one.value), np.sqrt(other.value)
     step = _step_of(lambda at, some: move(at, up.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))

@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.arguments import other_arguments
@@ -86,6 +86,11 @@ class _NodeInputs(NamedTuple):
     unknown: bool
     vague: bool = False
 
+    def explain(self, found: Distance) -> bool:
+        """Tells whether an output differs no more than the inputs make it."""
+        unit = max(self.unit, found.unit)
+        return found.compared and error_over_expected(found.relative, self.dx, unit) <= INTRODUCED
+
 
 def _far(distance: Distance) -> float:
     """Returns an upper bound of an input's distance; rounding moves a norm much less than many elements."""
@@ -103,7 +108,7 @@ class StepJudge(ParameterCauses):
         self.others = earlier.others
         self.noise = earlier.noise or {}
         self.dx_of: dict[int, float] = {}
-        self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
+        self._held: tuple[dict[Shape, dict[bytes, list[int]]], ...] = {}, {}
         self.odd = False
         self.suspected: set[int] = set()
         self.found_before = False
@@ -121,9 +126,8 @@ class StepJudge(ParameterCauses):
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.a: entry for entry in entries})
-        compared: dict[ComparedBy, int] = defaultdict(int)
-        for distance in (*self.distances.values(), *(each.distance for each in self.converted)):
-            compared[distance.how] += 1
+        distances = (*self.distances.values(), *(each.distance for each in self.converted))
+        compared = Counter(each.how for each in distances)
         doubtful = tuple(match for match in self.matching.matches if match.doubtful)
         doubtful += tuple(each.match for each in judged if each.match.a in self.unproven)
         one_sided = self.one_sided(judged)
@@ -300,10 +304,8 @@ class StepJudge(ParameterCauses):
         if self.is_parameter(entry.a) or len(entry.outputs) != 1:
             return outputs, ""
         ((slot, *at),) = entry.outputs
-        for _, found in outputs:
-            unit = max(given.unit, found.unit)
-            if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
-                return outputs, ""
+        if any(given.explain(found) for _, found in outputs):
+            return outputs, ""
         for side, row in enumerate(entry.match.rows):
             between: list[int] = []
             for follower in self.followers(side, row):
@@ -312,8 +314,7 @@ class StepJudge(ParameterCauses):
                 if made.index < 0:
                     continue
                 found = self.measured(made, at[1]) if side == 0 else self.measured(at[0], made)
-                unit = max(given.unit, found.unit)
-                if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
+                if given.explain(found):
                     name = self.names[side][follower]
                     own = self.names[1 - side][(entry.b, entry.a)[side]]
                     text = f"{own} of {'BA'[side]} makes at once what ends with it"
@@ -525,8 +526,7 @@ class StepJudge(ParameterCauses):
         if parameter is not None:
             row = holders[0] if holders[0] >= 0 else self.matching.to_a.get(holders[1], -1)
             if row >= 0 and self.is_parameter(row):
-                left = any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
-                self._cause_of_parameter(row, distance, entry, feed, left=left)
+                self._cause_of_parameter(row, distance, entry, feed, left=self.is_of_before(feed))
         elif max(holders) < 0:
             behind = self._parameter_behind(entry, feed, distance)
             if behind >= 0:
@@ -549,17 +549,15 @@ class StepJudge(ParameterCauses):
         if self.ranks == 1 and len(distance.shapes) == 2 and not all(map(self._held_in, (0, 1), distance.shapes)):
             return -1  # no parameter has this shape: the values need not be read
         holding = [
-            self._held_in(side, array.shape).get(_digest(array), [])
-            if at and (array := files.array(at)) is not None
-            else []
-            for side, (files, at) in enumerate(zip(self.files, feed.at, strict=True))
+            self._held_in(side, array.shape).get(_digest(array), []) if array is not None else []
+            for side, array in enumerate(self.arrays(feed.at))
         ]
         found = [row for row in holding[0] if self.matching.to_b.get(row, -1) in holding[1]]
         paths = self.flows[0].nodes.paths
         scope = paths[entry.a].rpartition("/")[0]
         return min(found, key=lambda row: (paths[row].rpartition("/")[0] != scope, row), default=-1)
 
-    def _held_in(self, side: int, shape: tuple[int, ...]) -> Mapping[bytes, Sequence[int]]:
+    def _held_in(self, side: int, shape: Shape) -> Mapping[bytes, Sequence[int]]:
         """Returns the parameters of a run with a shape, by digest of their values; reads each once a step."""
         found = self._held[side].get(shape)
         if found is None:
@@ -618,14 +616,8 @@ class StepJudge(ParameterCauses):
         own, others = (
             ", ".join(self.names[each][number] for each, number in region if each == of) for of in (side, 1 - side)
         )
-        key = self.output_key(side, row)
         return replace(
-            base,
-            name=name,
-            other_name="",
-            row_a=row if side == 0 else -1,
-            row_b=row if side == 1 else -1,
-            keys=(key, None) if side == 0 else (None, key),
+            base.only_in(side, row, name, self.output_key(side, row)),
             consumer=self.names[0][entry.a],
             text=f"only {'AB'[side]} has {own}{self.read_by(side, row)}"
             + (f", and only {'BA'[side]} has {others}" if others else "")
@@ -701,9 +693,11 @@ class StepJudge(ParameterCauses):
         return result
 
     def _inner(self, match: NodeMatch) -> list[str]:
-        names = [self.names[0][row] for row in self.containers[0].get(match.a, ()) if row in self.matching.only_a]
-        return names + [
-            self.names[1][row] for row in self.containers[1].get(match.b, ()) if row in self.matching.only_b
+        return [
+            self.names[side][row]
+            for side, module in enumerate(match.rows)
+            for row in self.containers[side].get(module, ())
+            if row in self.matching.only[side]
         ]
 
     def _inside_text(self, inner: Sequence[str]) -> str:

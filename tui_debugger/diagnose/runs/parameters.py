@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
 from tui_debugger.diagnose.runs.axes import with_other_axes
@@ -115,10 +115,14 @@ class ParameterPairs(UnmatchedNodes):
             name = self.names[0][entry.a]
             if not self.is_parameter(entry.a) or parsed(name).template not in others:
                 continue
-            for _, one, other in entry.outputs if self._differs(entry) else ():
-                found = self.distance(one, other)
-                key = key_of(one, other)
-                self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
+            if self._differs(entry):
+                self._leave_out(entry, _COUNTED)
+
+    def _leave_out(self, entry: NodePair, why: str) -> None:
+        """Marks the outputs of a pair as not compared."""
+        for _, one, other in entry.outputs:
+            found = self.distance(one, other)
+            self.distances[key_of(one, other)] = not_compared(why, found.shapes if found is not None else ())
 
     def _with_scales(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Compares weights with scales by their meaning; returns the pairs without the scales."""
@@ -126,10 +130,9 @@ class ParameterPairs(UnmatchedNodes):
         if not any(scales):
             return list(entries)
         for entry in entries:
-            rows = entry.match.rows
-            if not any(row in of.values() for row, of in zip(rows, scales, strict=True)) or len(entry.outputs) != 1:
+            rows, at = entry.match.rows, entry.only_output
+            if at is None or not any(row in of.values() for row, of in zip(rows, scales, strict=True)):
                 continue
-            ((_, *at),) = entry.outputs
             found = self.distance(*at)
             if found is None or len(set(found.shapes)) > 1:
                 continue
@@ -145,9 +148,7 @@ class ParameterPairs(UnmatchedNodes):
                 apart = meant_apart(sides[0], sides[1])
                 self.distances[key] = apart.distance
                 if apart.distance.relative > INTRODUCED * apart.distance.unit:
-                    whole = [
-                        each.whole() if isinstance(each, ScaledWeight) else each for each in sides if each is not None
-                    ]
+                    whole = [each.whole() if isinstance(each, ScaledWeight) else each for each in (sides[0], sides[1])]
                     kind = kind_of_difference(whole[0], whole[1])[1]
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
@@ -156,9 +157,9 @@ class ParameterPairs(UnmatchedNodes):
         """Returns how far weights are from casts that one run keeps in a smaller type, by rows of the first run."""
         casts = {}
         for entry in entries:
-            if not self.is_parameter(entry.a) or len(entry.outputs) != 1:
+            at = entry.only_output
+            if at is None or not self.is_parameter(entry.a):
                 continue
-            ((_, *at),) = entry.outputs
             found = self.distance(*at)
             if found is None or not found.compared or found.meant or len(set(found.types)) == 1 or found.exact:
                 continue
@@ -183,11 +184,11 @@ class ParameterPairs(UnmatchedNodes):
         """Finds weights that are no casts where most are, and single wrong elements of those that nearly are."""
         copies = self._are_copies(casts, self.converted)
         for row, (entry, misses) in casts.items():
-            ((_, *at),) = entry.outputs
-            found = self.distance(*at)
-            key = key_of(*at)
-            if not misses.rounded or found is None:
+            at = entry.only_output
+            found = self.distance(*at) if at is not None else None
+            if not misses.rounded or found is None or at is None:
                 continue
+            key = key_of(*at)
             if copies:
                 self.distances[key] = replace(found, unit=0.0)
                 self.scale_texts[row] = f"{misses.rounded} of its {found.count} elements {_NO_CASTS}"
@@ -207,9 +208,9 @@ class ParameterPairs(UnmatchedNodes):
         less = -1
         for entry in entries:
             name = self.names[0][entry.a]
-            if not self.is_parameter(entry.a) or not is_norm(name) or len(entry.outputs) != 1:
+            at = entry.only_output
+            if at is None or not self.is_parameter(entry.a) or not is_norm(name):
                 continue
-            ((_, *at),) = entry.outputs
             both = self.arrays(at)
             found = self.distance(*at)
             if found is None or any(each is None or each.ndim != 1 or each.dtype.kind in "biu" for each in both):
@@ -416,8 +417,7 @@ class ParameterPairs(UnmatchedNodes):
         squares: dict[str, NodePair] = {}
         for entry in entries:
             name = self.names[0][entry.a]
-            distances = [self.distance(one, other) for _, one, other in entry.outputs]
-            shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
+            shapes = [each.shapes for each in self.distances_of(entry) if len(each.shapes) > 1]
             if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or is_embedding(name):
                 continue
             if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
@@ -427,10 +427,7 @@ class ParameterPairs(UnmatchedNodes):
         for name in {name for each in found if each.turned for name in (each.made, *each.sources)}:
             squares.pop(name, None)
         for entry in squares.values():
-            for _, one, other in entry.outputs:
-                before = self.distance(one, other)
-                key = key_of(one, other)
-                self.distances[key] = not_compared(_STRAIGHT, before.shapes if before is not None else ())
+            self._leave_out(entry, _STRAIGHT)
         return [each for each in found if squares.keys().isdisjoint((each.made, *each.sources))]
 
     def _may_convert(self, split: Sequence[int]) -> bool:
@@ -534,19 +531,15 @@ class ParameterPairs(UnmatchedNodes):
 
     def _unlike_shapes(self, entry: NodePair) -> Distance | None:
         """Returns the distance of a parameter whose shapes differ; else None."""
-        for _, one, other in entry.outputs:
-            found = self.distance(one, other)
-            if found is not None and not found.compared and len(set(found.shapes)) > 1:
-                return found
-        return None
+        found = self.distances_of(entry)
+        return next((each for each in found if not each.compared and len(set(each.shapes)) > 1), None)
 
     def _differs(self, entry: NodePair) -> bool:
-        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
-        return any(found.compared and found.relative > INTRODUCED * found.unit for found in distances)
+        return any(each.compared and each.relative > INTRODUCED * each.unit for each in self.distances_of(entry))
 
     def _is_square(self, entry: NodePair) -> bool:
-        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
-        return any(len(shape) == 2 and shape[0] == shape[1] for found in distances for shape in found.shapes)
+        shapes = [shape for each in self.distances_of(entry) for shape in each.shapes]
+        return any(len(shape) == _DIMENSIONS_OF_A_MATRIX and shape[0] == shape[1] for shape in shapes)
 
     def _difference(self, a: int, b: int, text: str, distance: Distance | None, order: float) -> DiffFinding:
         name, other = (self.names[side][row] if row >= 0 else "" for side, row in enumerate((a, b)))
@@ -585,7 +578,7 @@ class ParameterPairs(UnmatchedNodes):
                 return True
         return False
 
-    def _constant(self, side: int, row: int) -> tuple[tuple[int, ...], float] | None:
+    def _constant(self, side: int, row: int) -> tuple[Shape, float] | None:
         """Returns the shape of a parameter and its one value; None of one with several."""
         array = self._values(side, row)
         if array is None or not array.size or bool((array != array.flat[0]).any()):

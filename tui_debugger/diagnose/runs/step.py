@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shapes
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.check.flow import DataFlow, Holder, Located
 from tui_debugger.diagnose.ranks.layout import read_dims
@@ -20,6 +20,7 @@ from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.distance import (
     Distance,
     Tolerance,
+    TypeAndShape,
     above_noise,
     distance_of_files,
     distance_of_statistics,
@@ -33,7 +34,6 @@ from tui_debugger.diagnose.runs.matching import (
     NodesOfRun,
     Rule,
     RunMatching,
-    Shapes,
     containers,
     match_nodes,
 )
@@ -53,7 +53,7 @@ _TOLD_EVERY: Final = 0.25
 """Seconds between two progress reports while workers work."""
 KIND: Final = "distances"
 """The kind of entries in the index."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Changes whenever distances are measured differently."""
 
 
@@ -152,7 +152,7 @@ class RunTensors:
                     found[names[row]] = None
         return list(found)
 
-    def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
+    def statistics(self, at: Located) -> tuple[TensorStats | None, TypeAndShape | None]:
         """Returns the recorded or measured statistics of a tensor, and (type, shape)."""
         table = self.flow.table(at.step)
         if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
@@ -196,6 +196,10 @@ class RunTensors:
         return tuple(found) or None
 
 
+Places = tuple[Located | None, Located | None]
+"""Where a tensor is in both runs; None where it was not dumped."""
+
+
 class Feed(NamedTuple):
     """The tensors that both nodes of a pair read at one input.
 
@@ -207,7 +211,7 @@ class Feed(NamedTuple):
     """
 
     slot: int
-    at: tuple[Located | None, Located | None]
+    at: Places
     holders: tuple[int, int]
     own: bool
 
@@ -236,6 +240,11 @@ class NodePair(NamedTuple):
     @property
     def b(self) -> int:
         return self.match.b
+
+    @property
+    def only_output(self) -> tuple[Located, Located] | None:
+        """The places of its output; None where there are several, or none."""
+        return self.outputs[0][1:] if len(self.outputs) == 1 else None
 
 
 Noise = Mapping[tuple[int, int, int], Distance]
@@ -457,7 +466,7 @@ class StepTensors:
             for one, other in pairs:
                 wanted[key_of(one, other)] = (one, other)
         known = before.distances if before is not None else {}
-        files: dict[PairKey, tuple[ReadSpec, ReadSpec]] = {}
+        files: _Pairs = {}
         for key, (one, other) in wanted.items():
             if key in known:
                 self.distances[key] = known[key]
@@ -465,9 +474,8 @@ class StepTensors:
             if self.ranks > 1:
                 self.distances[key] = self._of_parts(one, other)
                 continue
-            specs = self.files[0].spec(one), self.files[1].spec(other)
-            if specs[0] is not None and specs[1] is not None:
-                files[key] = (specs[0], specs[1])
+            if (specs := self._specs(one, other)) is not None:
+                files[key] = specs
             else:
                 self.distances[key] = self._by_statistics(one, other)
         run = self.files[0].run
@@ -517,10 +525,18 @@ class StepTensors:
         """Measures the distance of two tensors that may not belong together, without keeping it."""
         if self.ranks > 1:
             return self._of_parts(one, other)
-        specs = self.files[0].spec(one), self.files[1].spec(other)
-        if specs[0] is not None and specs[1] is not None:
-            return distance_of_files((specs[0], specs[1]), self.options.tolerance)
-        return self._by_statistics(one, other)
+        specs = self._specs(one, other)
+        return self._by_statistics(one, other) if specs is None else distance_of_files(specs, self.options.tolerance)
+
+    def _specs(self, one: Located, other: Located) -> tuple[ReadSpec, ReadSpec] | None:
+        """How to read two tensors; None unless both runs have values."""
+        here, there = self.files[0].spec(one), self.files[1].spec(other)
+        return None if here is None or there is None else (here, there)
+
+    def distances_of(self, entry: NodePair) -> list[Distance]:
+        """Returns the distances of the outputs that both runs dumped."""
+        found = (self.distance(one, other) for _, one, other in entry.outputs)
+        return [each for each in found if each is not None]
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
         """Returns a measured distance; None where one was not dumped."""
@@ -530,7 +546,7 @@ class StepTensors:
 
 
 def measure(
-    files: dict[PairKey, tuple[ReadSpec, ReadSpec]],
+    files: _Pairs,
     tolerance: Tolerance | None,
     workers: MeasureWorkers,
     progress: ProgressFn = no_progress,
@@ -540,8 +556,11 @@ def measure(
 
     ``store`` keeps distances until one of the files changes, also those finished before an interruption.
     """
-    states = {key: _states(files[key]) for key in files}
-    found = recall(store, files, states, tolerance)
+    states = {key: tuple(map(_state, pair)) for key, pair in files.items()}
+    digests = _digests(files, states, tolerance) if store is not None else {}
+    payloads = store.get_many(KIND, digests.values()) if store is not None else {}
+    known = {key: unpack_distance(payloads[digest]) for key, digest in digests.items() if digest in payloads}
+    found = {key: distance for key, distance in known.items() if distance is not None}
     keys = [key for key in files if key not in found]
     sizes = [sum(size for size, _ in states[key]) for key in keys]
     executor = workers.executor(sum(sizes))
@@ -572,8 +591,10 @@ def measure(
                 tell()
             fresh.update(zip(batch, future.result(), strict=True))
         return {**found, **fresh}
-    finally:  # what was finished before it was stopped, too
-        remember(store, files, states, tolerance, fresh)
+    finally:  # what was finished before it was stopped, too; pairs that could not be compared are tried again next time
+        if store is not None:
+            kept = {key: each for key, each in fresh.items() if each.compared and key in digests}
+            store.put_many(KIND, {digests[key]: pack_distance(each) for key, each in kept.items()})
 
 
 def distances_of_files(
@@ -587,10 +608,6 @@ _State = tuple[int, int]
 _Pairs = dict[PairKey, tuple[ReadSpec, ReadSpec]]
 
 
-def _states(pair: tuple[ReadSpec, ReadSpec]) -> tuple[_State, ...]:
-    return tuple(map(_state, pair))
-
-
 def _state(spec: ReadSpec) -> _State:
     try:
         status = opener.stat(spec.path)
@@ -599,16 +616,16 @@ def _state(spec: ReadSpec) -> _State:
     return status.st_size, opener.state_of(status)
 
 
-def _keys_of(
+def _digests(
     files: _Pairs, states: Mapping[PairKey, Sequence[_State]], tolerance: Tolerance | None
 ) -> dict[PairKey, bytes]:
     """Returns the index keys of pairs, except for files whose changes would not be noticed."""
     real = cache(os.path.realpath)  # a file itself that is a link to another has another state
     sure = [key for key in files if all(state for _, state in states[key])]
-    return {key: _key_of(files[key], states[key], tolerance, real) for key in sure}
+    return {key: _digest(files[key], states[key], tolerance, real) for key in sure}
 
 
-def _key_of(
+def _digest(
     pair: tuple[ReadSpec, ReadSpec],
     states: Sequence[_State],
     tolerance: Tolerance | None,
@@ -620,32 +637,3 @@ def _key_of(
         told.update(os.fsencode(f"{real(directory)}/{name}") + b"\0")
         told.update(repr(spec.at("")).encode("utf-8", "surrogateescape") + b"\0")
     return told.digest()
-
-
-def recall(
-    store: DiskCache | None,
-    files: _Pairs,
-    states: Mapping[PairKey, Sequence[_State]],
-    tolerance: Tolerance | None,
-) -> dict[PairKey, Distance]:
-    if store is None:
-        return {}
-    known = _keys_of(files, states, tolerance)
-    payloads = store.get_many(KIND, known.values())
-    found = {key: unpack_distance(payloads[digest]) for key, digest in known.items() if digest in payloads}
-    return {key: distance for key, distance in found.items() if distance is not None}
-
-
-def remember(
-    store: DiskCache | None,
-    files: _Pairs,
-    states: Mapping[PairKey, Sequence[_State]],
-    tolerance: Tolerance | None,
-    fresh: Mapping[PairKey, Distance],
-) -> None:
-    """Puts new distances into the index; pairs that could not be compared are tried again next time."""
-    if store is None:
-        return
-    compared = {key: files[key] for key, found in fresh.items() if found.compared}
-    known = _keys_of(compared, states, tolerance)
-    store.put_many(KIND, {digest: pack_distance(fresh[key]) for key, digest in known.items()})

@@ -15,7 +15,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.table import find_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
 from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement
-from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, StepTensors
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Places, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
@@ -143,14 +143,16 @@ class UnrecordedTensors(StepTensors):
         return {
             feed.holders[0]
             for feed in entry.feeds
-            if feed.holders[0] >= 0
-            and self.is_parameter(feed.holders[0])
-            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+            if feed.holders[0] >= 0 and self.is_parameter(feed.holders[0]) and self.is_of_before(feed)
         }
+
+    def is_of_before(self, feed: Feed) -> bool:
+        """Tells whether a tensor was recorded at another step than the one that read it."""
+        return any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
 
     # -- what nobody recorded ----------------------------------------------------------------------
 
-    def _is_bare(self, at: tuple[Located | None, Located | None]) -> bool:
+    def _is_bare(self, at: Places) -> bool:
         """Tells whether neither run recorded more of a tensor than its type and shape, and these are the same."""
         return all(one is None or one.index < 0 or self._nothing_of(side, one) for side, one in enumerate(at)) and (
             None in at or self.distance(*at) is None or not _unlike(self.distance(*at))

@@ -10,7 +10,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, error_over_expected
 from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
-from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Places
 from tui_debugger.graph.categories import gradient_of, is_collective
 from tui_debugger.model import TRAINABLE, Category, TensorKey
 
@@ -91,11 +91,11 @@ class ParameterCauses(ParameterPairs):
         update = replace(found, kind=DiffKind.UPDATE, text=self._with_rank(text, distance, at))
         self.findings.append(update if link is None else self._missing(before, link, found))
 
-    def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
+    def _parameter_at(self, row: int, other: int) -> Places:
         found = [next(iter(self.outputs(side, of)), None) if of >= 0 else None for side, of in enumerate((row, other))]
         return found[0], found[1]
 
-    def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+    def _with_rank(self, text: str, distance: Distance, at: Places) -> str:
         return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
 
     def explains_parameter(
@@ -146,20 +146,14 @@ class ParameterCauses(ParameterPairs):
 
     @staticmethod
     def _missing(before: ParameterCauses, link: OneSided, found: DiffFinding) -> DiffFinding:
-        key = before.output_key(link.side, link.row)
+        text = f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
         return replace(
-            found,
+            found.only_in(link.side, link.row, link.name, before.output_key(link.side, link.row)),
             kind=DiffKind.MISSING,
             place=before.place,
             order=float(link.order),
-            row_a=link.row if link.side == 0 else -1,
-            row_b=link.row if link.side == 1 else -1,
-            name=link.name,
-            other_name="",
-            keys=(key, None) if link.side == 0 else (None, key),
             consumer=found.name,
-            text=f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
-            f"the parameter {found.name} differs at the next step",
+            text=f"{text}the parameter {found.name} differs at the next step",
         )
 
     # -- findings ---
@@ -177,7 +171,7 @@ class ParameterCauses(ParameterPairs):
         self,
         kind: DiffKind,
         entry: NodePair,
-        at: tuple[Located | None, Located | None],
+        at: Places,
         distance: Distance | None,
         *,
         given: float = 0.0,
@@ -192,7 +186,7 @@ class ParameterCauses(ParameterPairs):
             text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
         return DiffFinding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
 
-    def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+    def _joined_text(self, distance: Distance, at: Places) -> str:
         both = all(files.mates for files in self.files)
         text = f"it is of {distance.joined}"
         if not both:
