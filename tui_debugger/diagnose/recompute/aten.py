@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute import data_movement, products, reductions
+from tui_debugger.diagnose.recompute import data_movement, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, symmetric
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
 from tui_debugger.diagnose.recompute.judge import LARGEST_INSIDE, Expected, doubles, wide
@@ -29,20 +29,14 @@ _AS_CALLED: Final = """
     MaskedFill ZerosLike OnesLike Select Narrow Cumsum Clamp Square Softplus Hardtanh Glu Add Sub Rsub Mul Div Pow
     Neg Abs Exp Expm1 Log Log2 Log10 Log1p Sqrt Rsqrt Reciprocal Sin Cos Tanh Atan Erf Erfc Sigmoid Relu Silu Mish
     Elu Floor Ceil Round Trunc Sign Maximum Minimum Eq Ne Lt Le Gt Ge LogicalNot BitwiseNot Isnan Isfinite Addcmul
-    Addcdiv Lerp Gelu LeakyRelu Linear Mm Bmm Mv Dot Baddbmm Addmm Max Min Amax Amin Argmax Sum Mean Prod Logsumexp
-    Hardsigmoid Hardswish Softmax LogSoftmax Norm LinalgVectorNorm MseLoss
+    Addcdiv Lerp Gelu LeakyRelu Linear Mm Bmm Mv Addmv Dot Baddbmm Addmm Max Min Amax Amin Argmax Sum Mean Prod
+    Logsumexp Hardsigmoid Hardswish Softmax LogSoftmax Norm LinalgVectorNorm MseLoss
 """
 """Operators whose arguments are those of the function of the same name."""
 ATEN.update({name: CALLS[plain_type(name)] for name in _AS_CALLED.split()})
 
 
 # -- products --------------------------------------------------------------------------------------------------
-
-
-@operator("addmm", aten="Addmv")
-def addmv(self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    """``beta * self + alpha * mat @ vec``."""
-    return products.product_of(mat, vec, self, alpha, beta)
 
 
 @operator("conv", aten="Convolution")
@@ -124,10 +118,7 @@ def slice_of(self: Array, dim: int = 0, start: Any = None, end: Any = None, step
     return Expected(self[_along(self, dim, slice(start, end, step))], exact=True)
 
 
-@operator("copy", aten="Copy")
-def copy(src: Array, self: Any = None) -> Expected:
-    """Copies ``src`` into ``self``, which only gives the type."""
-    return data_movement.cast(src)
+operator("copy", aten="Copy")(lambda src, **_: data_movement.cast(src))  # into ``self``, which only gives the type
 
 
 @operator("index", aten="Index")

@@ -114,9 +114,7 @@ def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> E
 operator("transpose", "t")(lambda input: _moved(input.T))
 
 
-@operator("transpose", "permute")
-def permute(input: Array, *dims: Any) -> Expected:
-    return _tried(np.transpose, input, _numbers(dims))
+operator("transpose", "permute")(lambda input, *dims: _tried(np.transpose, input, _numbers(dims)))
 
 
 @operator("transpose", graphs="Transpose")
@@ -212,19 +210,13 @@ def graph_tile(x: Array, multiples: Any) -> Any:
     return ByShape(made)
 
 
-@operator("repeat", "repeat tile")
-def repeat(input: Array, *repeats: Any) -> Expected:
-    return _tried(np.tile, input, _numbers(repeats))
+operator("repeat", "repeat tile")(lambda input, *repeats: _tried(np.tile, input, _numbers(repeats)))
 
 
-@operator("flip", "flip")
-def flip(input: Array, *dims: Any) -> Expected:
-    return _tried(np.flip, input, _numbers(dims))
+operator("flip", "flip")(lambda input, *dims: _tried(np.flip, input, _numbers(dims)))
 
 
-@operator("roll", "roll")
-def roll(input: Array, shifts: Any, dims: Any = None) -> Expected:
-    return _tried(np.roll, input, shifts, dims)
+operator("roll", "roll")(lambda input, shifts, dims=None: _tried(np.roll, input, shifts, dims))
 
 
 def _enter_triangle(name: str, triangle: Callable[[Array, int], Array]) -> None:
@@ -300,14 +292,12 @@ def index(input: Array, at: Any) -> Expected:
     return _tried(lambda: np.asarray(input[indices]))
 
 
-@operator("gather", "select")
-def select(input: Array, dim: int, index: int) -> Expected:
-    return _tried(np.take, input, index, axis=dim)
+operator("gather", "select")(lambda input, dim, index: _tried(np.take, input, index, axis=dim))
 
 
-@operator("index", "narrow")
-def narrow(input: Array, dim: int, start: int, length: int) -> Expected:
-    return _tried(np.take, input, range(start, start + length), axis=dim)
+operator("index", "narrow")(
+    lambda input, dim, start, length: _tried(np.take, input, range(start, start + length), axis=dim)
+)
 
 
 operator("fill", "zeros_like", graphs="ZerosLike")(lambda input, **_: _moved(np.zeros(input.shape)))

@@ -4,7 +4,7 @@
 exp, erf and tanh differently, and a small difference of large numbers is only as exact as these.
 """
 
-# ruff: noqa: A002 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -490,15 +490,10 @@ def graph_div(x: Any, y: Any) -> Expected:
     return div(x, y)
 
 
-@operator("add", graphs="Add TensorAdd", split="elements", single=True)
-def graph_add(x: Any, y: Any) -> Expected:
-    """``x + y``; y takes the shape of x where the compiler removed a reshape."""
-    return add(*_reshaped(x, y))
+operator("add", graphs="Add TensorAdd", split="elements", single=True)(lambda x, y: add(*_reshaped(x, y)))
 
 
-@operator("sub", graphs="Sub", split="elements", single=True)
-def graph_sub(x: Any, y: Any) -> Expected:
-    return sub(*_reshaped(x, y))
+operator("sub", graphs="Sub", split="elements", single=True)(lambda x, y: sub(*_reshaped(x, y)))
 
 
 def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
@@ -547,9 +542,7 @@ def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
     return Expected(y, size * (moved + _APPROXIMATED), narrow=rounded)
 
 
-@operator("pow", "rpow", split="elements")
-def rpow(input: Any, other: Any) -> Expected:
-    return power(other, input)
+operator("pow", "rpow", split="elements")(lambda input, other: power(other, input))
 
 
 def _enter_extreme(kind: str, function: Callable[[Any, Any], Any], of_numbers: Callable[[Any, Any], Any]) -> None:
@@ -588,26 +581,16 @@ _enter_comparison("Greater", "gt", np.greater)
 _enter_comparison("GreaterEqual", "ge", np.greater_equal)
 
 
-@operator("logic", "__invert__ bitwise_not", split="elements")
-def bitwise_not(input: Array) -> Expected:
-    """Not, for truth values and for every bit."""
-    return Expected(~input, exact=True)
+operator("logic", "__invert__ bitwise_not", split="elements")(lambda input: Expected(~input, exact=True))
 
 
-@operator("logic", "logical_not", split="elements")
-def logical_not(input: Array) -> Expected:
-    """True where an element is zero."""
-    return Expected(input == 0, exact=True)
+operator("logic", "logical_not", split="elements")(lambda input: Expected(input == 0, exact=True))
 
 
-@operator("logic", "isnan", split="elements")
-def isnan(input: Array) -> Expected:
-    return Expected(np.isnan(doubles(input)), exact=True)
+operator("logic", "isnan", split="elements")(lambda input: Expected(np.isnan(doubles(input)), exact=True))
 
 
-@operator("logic", "isfinite", split="elements")
-def isfinite(input: Array) -> Expected:
-    return Expected(np.isfinite(doubles(input)), exact=True)
+operator("logic", "isfinite", split="elements")(lambda input: Expected(np.isfinite(doubles(input)), exact=True))
 
 
 # -- choices -----------------------------------------------------------------------------------------------

@@ -64,31 +64,19 @@ _Sized = tuple[Float64, Float64]
 @operator("lstm", modules="LSTM", recorded=("num_layers", "batch_first", "dropout", "bidirectional"))
 def lstm(
     input: Array,
-    weight_ih_l0: Any = None,
-    weight_hh_l0: Any = None,
-    bias_ih_l0: Any = None,
-    bias_hh_l0: Any = None,
-    weight_ih_l0_reverse: Any = None,
-    weight_hh_l0_reverse: Any = None,
-    bias_ih_l0_reverse: Any = None,
-    bias_hh_l0_reverse: Any = None,
-    weight_ih_l1: Any = None,
-    weight_hh_l1: Any = None,
-    bias_ih_l1: Any = None,
-    bias_hh_l1: Any = None,
-    weight_ih_l1_reverse: Any = None,
-    weight_hh_l1_reverse: Any = None,
-    bias_ih_l1_reverse: Any = None,
-    bias_hh_l1_reverse: Any = None,
+    *,
     num_layers: Any = None,
     batch_first: Any = None,
     dropout: Any = None,
     bidirectional: Any = None,
     proj_size: Any = None,
     training: Any = None,
+    **weights: Any,
 ) -> Any:
     """The outputs of all steps, and the last hidden and cell states; assumes an initial state of zeros."""
-    weights = {key: each for key, each in locals().items() if key.startswith(("weight_", "bias_"))}
+    for name in weights:
+        if not name.startswith(("weight_", "bias_")):
+            raise CannotBindError(f"argument not known: {name}")
     if proj_size or (num_layers > 1 and dropout and training) or input.ndim != 3 or input.dtype.itemsize < 4:
         raise CannotBindError("with dropout between its layers, projections, no batch, or of 16 bits")
     values = doubles(input)
@@ -111,7 +99,7 @@ def _ran(data: _Sized, weights: Mapping[str, Any], end: str) -> tuple[_Sized, _S
         if weights.get(name) is None:
             raise CannotBindError(f"its {name} was not recorded")
     into, around = (doubles(weights[name]).T for name in names)
-    given = [weights[f"bias_{kind}_{end}"] for kind in ("ih", "hh")]
+    given = [weights.get(f"bias_{kind}_{end}") for kind in ("ih", "hh")]
     shifts = [doubles(each) for each in given if each is not None]
     shape = data[0].shape[1], len(around)
     steps = range(len(data[0]))

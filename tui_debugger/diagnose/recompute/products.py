@@ -3,7 +3,7 @@
 Each is computed twice: the product itself, and the product of the squares, whose root is the size before cancelling.
 """
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -169,28 +169,19 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
 
 
 @operator("matmul", "matmul mm bmm mv dot npu_bmmV2")
-def matmul(input: Array, other: Array) -> Any:
-    return product_of(input, other)
+def matmul(input: Array, mat2: Array) -> Any:
+    return product_of(input, mat2)
 
 
-@operator("matmul", "__rmatmul__ rmatmul")
-def rmatmul(input: Array, other: Array) -> Any:
-    return product_of(other, input)
+operator("matmul", "__rmatmul__ rmatmul")(lambda input, other: product_of(other, input))
 
 
-@operator("addmm", "addmm addmv")
+@operator("addmm", "addmm addmv baddbmm")
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     return product_of(mat1, mat2, input, alpha, beta)
 
 
-@operator("addmm", "baddbmm")
-def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    return product_of(batch1, batch2, input, alpha, beta)
-
-
-@operator("outer", "outer ger")
-def outer(input: Array, vec2: Array) -> Expected:
-    return Expected(np.outer(doubles(input), doubles(vec2)))
+operator("outer", "outer ger")(lambda input, vec2: Expected(np.outer(doubles(input), doubles(vec2))))
 
 
 @operator("einsum", "einsum")
@@ -325,9 +316,9 @@ def _as_matrix(array: Array, size: int, *, last: bool) -> Array:
     return array.reshape((-1, size) if last else (size, -1))
 
 
-@operator("matmul", graphs="MatMul BatchMatMul MatMulV2 BatchMatMulV2")
-def graph_matmul(x1: Array, x2: Array, transpose_a: Any = None, transpose_b: Any = None) -> Any:
-    return _matrices(x1, x2, (transpose_a, transpose_b))
+operator("matmul", graphs="MatMul BatchMatMul MatMulV2 BatchMatMulV2")(
+    lambda x1, x2, transpose_a=None, transpose_b=None: _matrices(x1, x2, (transpose_a, transpose_b))
+)
 
 
 @operator("linear", graphs="MatMulBiasAddFusion Dense")

@@ -35,7 +35,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "size": "shape",
     "split_sizes": "split_size",
     "train": "training",
-    **dict.fromkeys(("mat2", "vec", "tensor"), "other"),
+    **dict.fromkeys(("other", "vec", "tensor", "batch2"), "mat2"),
+    **dict.fromkeys(("mat", "batch1"), "mat1"),
 }
 """Other spellings of argument names; used where the signature has only the second spelling."""
 IGNORED: Final = frozenset(
@@ -146,12 +147,13 @@ class Operator:
         signature = inspect.signature(self.function)
         known = signature.parameters
         several = next((name for name, each in known.items() if each.kind is each.VAR_POSITIONAL), "")
+        others = next((name for name, each in known.items() if each.kind is each.VAR_KEYWORD), "")
         named: dict[str, Any] = {}
         for key, value in {**keywords, **parameters}.items():
             name = key if key in known else ALIASES.get(key, key)
-            if name in known:
+            if name in known or others.strip("_"):
                 named[name] = value
-            elif key not in IGNORED and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            elif key not in IGNORED and not others:
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
             positional = positional[:-1]  # ``inplace`` comes last
@@ -174,7 +176,7 @@ class Operator:
 
     def _require_recorded(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
-            for each in value if isinstance(value, tuple) else (value,):
+            for each in value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,):
                 if isinstance(each, MissingArgument) and name not in self.unneeded:
                     raise CannotBindError(each.reason)
         for name in self.recorded:
