@@ -80,15 +80,16 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
 
 
 def _section(evidence: Evidence, result: WatchResult) -> GuidanceSection:
-    rule = condition_rule(result.condition, evidence)
-    causes = rule.weigh(evidence, result)
+    asked = evidence.asked(result)
+    rule = condition_rule(asked)
+    causes = rule.weigh(asked)
     return GuidanceSection(
         conditions=(result.condition,),
         title=CONDITIONS[result.condition].title,
-        found=rule.found(evidence, result),
+        found=rule.found(asked),
         causes=causes,
-        advice=_with_commands(evidence, rule.advise(evidence, causes)),
-        facts=tuple(fact for facts in rule.facts for fact in facts(evidence, result)),
+        advice=_with_commands(evidence, rule.advise(asked, causes)),
+        facts=tuple(fact for facts in rule.facts for fact in facts(asked)),
     )
 
 

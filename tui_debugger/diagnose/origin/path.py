@@ -313,7 +313,7 @@ class Tracer:
         reasons = tuple(each.words for each in stalled_by(evidence))
         if not stalling or stalling[0].tensor is None:
             result = next(iter(hop.origin.results), None)
-            causes = tuple(likely_causes(evidence, result)) if result is not None else ()
+            causes = tuple(likely_causes(evidence.asked(result))) if result is not None else ()
             known = evidence.optimizer is not None or evidence.training is not None
             ending = PathEnd.ORIGIN if known else PathEnd.FROZEN
             return Path(self.question, (*hops, hop), ending, reasons=reasons or causes)
