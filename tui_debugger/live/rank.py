@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from tui_debugger.live import wire
 from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.table import LiveTable, ReceivedValues, SentStats
-from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingProcess, TrainingStop
+from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingStop
 from tui_debugger.model import (
     OperandState,
     Progress,
     ProgressFn,
     no_progress,
 )
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server.training import RemoteTraining
 
 _EVERY: Final = 0.1
 """Seconds between two looks whether a waiting thread still wants its turn."""
@@ -306,7 +309,7 @@ _TABLES: Final = 64
 class LiveRank:
     """One training of a live session. Safe to use from several threads."""
 
-    def __init__(self, number: int, training: TrainingProcess, spool: Spool) -> None:
+    def __init__(self, number: int, training: RemoteTraining, spool: Spool) -> None:
         self.number = number
         self.training = training
         self.fetched = 0  # bytes that came so far
@@ -524,7 +527,7 @@ class LiveRank:
         """Fetches values of a step that the training holds and that are not here yet; returns how many came.
 
         NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile. LostError,
-        CancelledError: see ``wire.TrainingProcess``; complete tensors are kept.
+        CancelledError: see ``RemoteTraining``; complete tensors are kept.
         """
         came = 0
         for batch in _batches(places):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ from tui_debugger.live.rank import LiveRank, ReceivedStep
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.table import ReceivedValues, said_clean
-from tui_debugger.live.wire import START, Phase, Trainings
+from tui_debugger.live.wire import START, Phase
 from tui_debugger.model import (
     TRAINABLE,
     Category,
@@ -65,6 +65,9 @@ from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
 from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.text.numbers import plural
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
 
 __all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
 
@@ -339,7 +342,7 @@ class LiveSession(Session):
 
     def __init__(
         self,
-        trainings: Trainings,
+        trainings: Server,
         *,
         spool_limit: int = LIMIT,
         source_map: Sequence[tuple[str, str]] = (),
@@ -415,7 +418,7 @@ class LiveSession(Session):
 
         Initial values under watchpoints and steps that no list judged yet are judged first. If they have a finding, the
         training stays and ``LiveKind.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
-        ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
+        ``RemoteTraining.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
         be by design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no
         training stands; CancelledError and LostError come from judging.
         """

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
@@ -35,8 +35,6 @@ from tui_debugger.live.wire import (
     Phase,
     ReceivedHit,
     RemoteWatchpoint,
-    TrainingProcess,
-    Trainings,
     TrainingStop,
 )
 from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
@@ -44,6 +42,10 @@ from tui_debugger.session.live_events import EventQueue, Happened, LiveEvent, Li
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 _MOST_HITS: Final = 500_000
 """Hits of trainings that are kept; the results of the oldest steps are dropped first."""
@@ -141,7 +143,7 @@ class Driver:
     def __init__(
         self,
         source: LiveSource,
-        trainings: Trainings,
+        trainings: Server,
         known_results: KnownResults,
         watched: Callable[[LiveRank], GivenWatchpoints],
         tell: Callable[[LiveEvent], None],
@@ -322,7 +324,7 @@ class Driver:
         live.training.release()
 
     def recheck(self, live: LiveRank, progress: ProgressFn = no_progress) -> PairResult:
-        """Has a training judge its current values by the current list; errors as of ``wire.TrainingProcess``."""
+        """Has a training judge its current values by the current list; errors as of ``RemoteTraining``."""
         stop = live.standing
         if stop is None or live.graph is None:
             raise NotStoppedError(
@@ -610,7 +612,7 @@ class Driver:
                 except Exception as error:  # noqa: BLE001 - as in _handle
                     self._broke(live, error)
 
-    def _missed(self, training: TrainingProcess) -> None:
+    def _missed(self, training: RemoteTraining) -> None:
         self._source.unjudged(
             self._source.rank_of(training).number, "reports that came faster than they could be read", 1
         )

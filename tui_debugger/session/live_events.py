@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.step import PairResult
 from tui_debugger.live.wire import (
@@ -17,11 +17,13 @@ from tui_debugger.live.wire import (
     Phase,
     ReceivedHit,
     TrainingInfo,
-    TrainingProcess,
-    Trainings,
     TrainingStop,
 )
 from tui_debugger.text.tensors import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ _PATIENCE: Final = 5.0
 class Happened:
     """An event with the stop, the hits, and the list number of the training when the event came."""
 
-    training: TrainingProcess | None
+    training: RemoteTraining | None
     event: Event
     stop: TrainingStop | None = None
     hits: tuple[ReceivedHit, ...] = ()
@@ -135,11 +137,11 @@ class EventQueue:
 
     def __init__(
         self,
-        trainings: Trainings,
+        trainings: Server,
         handle: Callable[[Happened], None],
         resync: Callable[[], None],
         idle: Callable[[], None],
-        missed: Callable[[TrainingProcess], None],
+        missed: Callable[[RemoteTraining], None],
         *,
         renew: Callable[[], None],
     ) -> None:
@@ -182,7 +184,7 @@ class EventQueue:
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
-    def _queue_event(self, training: TrainingProcess | None, event: Event) -> None:
+    def _queue_event(self, training: RemoteTraining | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop, listed = (training.stop, training.listed) if training is not None else (None, 0)

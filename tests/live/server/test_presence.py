@@ -31,15 +31,8 @@ from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.serving import gone
-from tui_debugger.live.wire import (
-    Event,
-    Phase,
-    RemoteTensor,
-    RemoteWatchpoint,
-    TrainingProcess,
-    TrainingStop,
-    Unrecorded,
-)
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingStop, Unrecorded
 
 OWN = {"client": "PyTorch 2.13.0", "session": "s1", "pid": 4711, "host": "node7", "rank": 0}
 
@@ -394,7 +387,7 @@ def test_heartbeats_get_through_while_many_calls_wait(server: Server, happened: 
     happened.wait(Event.STOPPED, many)
     for client in clients:
         client.beat()
-    trainings: list[TrainingProcess] = list(server.all())
+    trainings: list[RemoteTraining] = list(server.all())
     for training in trainings:
         training.terminate()
     happened.wait(Event.DONE, many)

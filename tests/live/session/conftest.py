@@ -10,7 +10,7 @@ import pytest
 
 from tests.live.session.doubles import ScriptedTraining, ScriptedTrainings
 from tests.patience import PATIENCE
-from tui_debugger.live.wire import Trainings
+from tui_debugger.live.server import Server
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 
 
@@ -65,7 +65,7 @@ def opened() -> Iterator[Callable[..., LiveSession]]:
     """Opens sessions; they are closed after the test."""
     sessions: list[LiveSession] = []
 
-    def open_(trainings: Trainings, **options: Any) -> LiveSession:
+    def open_(trainings: Server, **options: Any) -> LiveSession:
         sessions.append(LiveSession(trainings, **options))
         return sessions[-1]
 

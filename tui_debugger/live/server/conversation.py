@@ -499,7 +499,7 @@ class TrainingConversation:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> Events:
-        """See ``wire.TrainingProcess``; NotStoppedError: the training is not waiting."""
+        """See ``RemoteTraining``; NotStoppedError: the training is not waiting."""
         left = None if steps is None else max(steps, 1) - 1
         return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes, stop_at_nodes=stop_at_nodes))
 
