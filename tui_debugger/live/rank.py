@@ -71,23 +71,6 @@ class SpoolSink:
             self.end(number, complete=False)
 
 
-class Turns:
-    """Lets one question run at a time; a thread that waits can give up."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def turn(self, progress: ProgressFn) -> Iterator[None]:
-        """Waits for the turn; ``progress`` is called meanwhile and may cancel."""
-        while not self._lock.acquire(timeout=_EVERY):
-            progress(Progress(0, 0, "waiting for the training"))
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-
 def titled(progress: ProgressFn, text: str) -> ProgressFn:
     def tell(snapshot: Progress) -> None:
         progress(Progress(snapshot.done, snapshot.total, text))
@@ -315,7 +298,7 @@ class LiveRank:
         self.fetched = 0  # bytes that came so far
         self._spool = spool
         self._lock = threading.RLock()
-        self._turns = Turns()
+        self._asking = threading.Lock()
         self._graph: LiveRankGraph | None = None
         self._keeping = ReceivedSteps()
         self._added: frozenset[int] = frozenset()
@@ -531,14 +514,14 @@ class LiveRank:
         """
         came = 0
         for batch in _batches(places):
-            with self._turns.turn(progress):
+            with self._turn(progress):
                 came += self._values(step, batch, progress)
         return came
 
     def fetch_statistics(self, step: int, places: Sequence[int], progress: ProgressFn = no_progress) -> None:
         """Fetches statistics. Raises as ``fetch_values``, and UnsupportedError for clients before MindSpore 1.5."""
         for batch in _batches(places):
-            with self._turns.turn(progress):
+            with self._turn(progress):
                 self._statistics(step, batch, progress)
 
     def holds_outputs(self, progress: ProgressFn = no_progress) -> bool:
@@ -550,17 +533,27 @@ class LiveRank:
         some = list(dict.fromkeys([*operators[:BATCH], *operators[-BATCH:]]))
         if not some:
             return True
-        found: list[RemoteStats] = []
         try:
-            self.ask(lambda: found.extend(self.training.bases([graph.remote(each) for each in some])), progress)
+            with self._turn(progress):
+                found = self.training.bases([graph.remote(each) for each in some])
         except UnsupportedError:
             return True
         return any(each.meta is not None for each in found)
 
     def ask(self, question: Callable[[], None], progress: ProgressFn) -> None:
         """Asks something else while no question is open."""
-        with self._turns.turn(progress):
+        with self._turn(progress):
             question()
+
+    @contextmanager
+    def _turn(self, progress: ProgressFn) -> Iterator[None]:
+        """Waits until no question is open; ``progress`` is called meanwhile and may cancel."""
+        while not self._asking.acquire(timeout=_EVERY):
+            progress(Progress(0, 0, "waiting for the training"))
+        try:
+            yield
+        finally:
+            self._asking.release()
 
     def _values(self, step: int, places: Sequence[int], progress: ProgressFn) -> int:
         graph, stop, wanted = self._reachable(step, places, lambda kept, place: place not in kept.values)

@@ -141,6 +141,10 @@ def message(name: str) -> Any:
     return message_class(name, PACKAGE)
 
 
+def text_of(value: bytes) -> str:
+    return bytes(value).decode("utf-8", "replace")
+
+
 def method(name: str) -> str:
     return f"/{SERVICE}/{name}"
 

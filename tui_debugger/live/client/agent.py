@@ -273,7 +273,7 @@ class DebuggerConversation:
         self.ahead, self._asked = command.ahead, time.monotonic()
         self._together = command.together
         if command.run_level == wire.LEVEL_NODE:
-            self.node = messages.text_of(command.node_name)
+            self.node = wire.text_of(command.node_name)
 
     def _obey(self, command: Any, step: int) -> None:
         """Follows a command after which the training still waits. Unknown commands are skipped."""

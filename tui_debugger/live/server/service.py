@@ -28,11 +28,10 @@ from tui_debugger.live.server.identity import (
     cut_and_clean,
     handshake_of,
     notes_of,
-    text,
     unrecorded_of,
 )
 from tui_debugger.live.server.training import Registry, RemoteTraining
-from tui_debugger.live.wire import ReceivedHit
+from tui_debugger.live.wire import ReceivedHit, text_of
 
 
 class WatchedCall:
@@ -109,7 +108,7 @@ class ClientCall:
         shown = {entry.key: entry.value for entry in context.invocation_metadata() or ()}
         self.token: str | bytes | None = shown.get(wire.TOKEN_HEADER)
         session = shown.get(wire.SESSION_HEADER, "")
-        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text(session)))
+        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text_of(session)))
         self._messages, self._patience = messages, patience
         self._broken = threading.Event()
         self._on_break: Callable[[], None] = _nothing
@@ -246,10 +245,7 @@ class Service:
             "WaitCMD": self._wait,
             "SendMetadata": self._metadata,
             "SendHeartbeat": self._heartbeat,
-            "SendGraph": self._graphs,
-            "SendMultiGraphs": self._graphs,
-            "SendWatchpointHits": self._hits,
-        }.get(name, self._views)
+        }.get(name, self._stream)
 
         def answer(messages: Iterator[bytes], context: Any) -> bytes:
             call = ClientCall(name, messages, context, self._patience)
@@ -265,12 +261,14 @@ class Service:
     def _admit(self, call: ClientCall) -> None:
         if self.closing:
             call.abort(grpc.StatusCode.UNAVAILABLE, "the debugger is closing")
-        refusal = self._gate.refusal(call.token)
+        self._let_in(call, self._gate.refusal(call.token))
+        if self._registry.is_cut_off(call.caller):
+            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "cut off: too many broken rules")
+
+    def _let_in(self, call: ClientCall, refusal: str) -> None:
         if refusal:
             self._registry.refuse(call.caller.host, refusal)
             call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
-        if self._registry.is_cut_off(call.caller):
-            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "cut off: too many broken rules")
 
     # Calls with one message ----------------------------------------------------------------------------------------
 
@@ -280,12 +278,11 @@ class Service:
             if training := self._registry.find(call.caller):
                 training.lacks(unrecorded_of(message))
                 training.notes.add(notes_of(message))
-                training.finish(_step_of(training, message), cut_and_clean(text(message.cause)))
+                training.finish(_step_of(training, message), cut_and_clean(text_of(message.cause)))
             return _OK
         handshake = handshake_of(message)
-        if handshake.own and (refusal := self._gate.own_refusal(call.token)):
-            self._registry.refuse(call.caller.host, refusal)
-            call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
+        if handshake.own:
+            self._let_in(call, self._gate.own_refusal(call.token))
         if handshake.judged.admission is Admission.TOO_OLD:
             self._registry.turn_away(call.caller, handshake)
             return matched(False)
@@ -324,7 +321,7 @@ class Service:
                 return encode(Exit())
             if call.caller.session or message.client:
                 return _FAILED
-            device = cut_and_clean(text(message.device_name)).partition(":")[0]
+            device = cut_and_clean(text_of(message.device_name)).partition(":")[0]
             training = self._registry.adopt(call.caller, device)
         if training is None:
             self._registry.refuse(
@@ -342,7 +339,7 @@ class Service:
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
-        report = TrainingReport(_step_of(training, message), text(message.cur_node), _root_of(training, message))
+        report = TrainingReport(_step_of(training, message), text_of(message.cur_node), _root_of(training, message))
         reply = training.wait(report, call.context.add_callback)
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
@@ -355,15 +352,21 @@ class Service:
 
     # Streams -------------------------------------------------------------------------------------------------------
 
-    def _known(self, call: ClientCall) -> RemoteTraining | None:
-        """The sending training; messages of unknown callers are read up to a limit and dropped."""
+    def _stream(self, call: ClientCall) -> bytes:
+        """Takes the messages of a training; those of unknown callers are read up to a limit and dropped."""
         training = self._registry.find(call.caller)
         if training is None:
             self._drain(call)
+            return _FAILED if call.caller.session else _OK
+        self._follow(call, training)
+        training.heard()
+        if call.name in _LEVELS:
+            self._views(call, training)
+        elif call.name == "SendWatchpointHits":
+            self._hits(call, training)
         else:
-            self._follow(call, training)
-            training.heard()
-        return training
+            self._graphs(call, training)
+        return _OK
 
     def _follow(self, call: ClientCall, training: RemoteTraining) -> None:
         """Marks the training as lost when this call breaks."""
@@ -389,10 +392,7 @@ class Service:
         training.lose(call.connection)
         return False
 
-    def _graphs(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _graphs(self, call: ClientCall, training: RemoteTraining) -> None:
         assembly = GraphAssembly(self._memory, self._limits.graph_bytes)
         try:
             for message, _ in call.messages():
@@ -405,20 +405,15 @@ class Service:
                     self._memory.give(size)
                     if any(shown):
                         raise MalformedError
-                    return _OK
-                if training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
+                elif training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
                     self._turn_away(call, refusal)
         except AnswerTooLargeError as error:
             assembly.drop()
             self._cut(call, str(error))
         finally:
             assembly.drop()
-        return _OK
 
-    def _hits(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _hits(self, call: ClientCall, training: RemoteTraining) -> None:
         hits: list[ReceivedHit] = []
         taken = left_out = 0
         kept = False
@@ -441,16 +436,12 @@ class Service:
         finally:
             if not kept:
                 self._memory.give(taken)
-        return _OK
 
-    def _views(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _views(self, call: ClientCall, training: RemoteTraining) -> None:
         asked = training.view(_LEVELS[call.name])
         if asked is None:
             self._drain(call)
-            return _OK
+            return
         question, answer = asked
         for message, size in call.messages():
             training.heard()
@@ -459,7 +450,6 @@ class Service:
                 self._cut(call, "it sends data that was not asked for")
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
-        return _OK
 
 
 def _nodes(data: bytes) -> int:
@@ -473,7 +463,7 @@ def _nodes(data: bytes) -> int:
 
 def _root_of(training: RemoteTraining, message: Any) -> int | None:
     """The root graph that a client of MindSpore names behind the device in a ``Metadata``; None from ours."""
-    number = text(message.device_name).partition(":")[2]
+    number = text_of(message.device_name).partition(":")[2]
     known = not training.handshake.own and number.isdecimal() and len(number) < 10
     return int(number) if known else None
 

@@ -20,6 +20,7 @@ from tui_debugger.live.server.conversation import (
     Level,
     QuestionState,
     Recheck,
+    RunPlan,
     TensorRequest,
     TrainingConversation,
     TrainingReport,
@@ -170,8 +171,7 @@ class RemoteTraining:
         ``TrainingStop.grown``. Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the
         first ones come at its end.
         """
-        options = {"stop_on_new_nodes": stop_on_new_nodes, "stop_at_nodes": stop_at_nodes}
-        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, **options))
+        self._act(lambda it: it.run(RunPlan(steps, stop_on_hit, None, stop_on_new_nodes, stop_at_nodes)))
 
     def run_to_node(self, name: str = "") -> None:
         """Goes on to a node (empty: the next one), at most to the end of the step; UnsupportedError of some clients."""
@@ -654,7 +654,9 @@ class Registry:
                 self._leave(training)
                 return refusal
             if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
-                self._forget(next(each for each in self._trainings if each.phase in _GONE))
+                oldest = next(each for each in self._trainings if each.phase in _GONE)
+                self._trainings.remove(oldest)
+                self._drop(oldest)
             self._number += 1
             info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
             self._arriving = [each for each in self._arriving if each is not training]
@@ -714,8 +716,6 @@ class Registry:
         return None
 
     def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
-        if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
-            return None
         if self._are_many():
             return None
         for each in [each for each in self._arriving if each.phase in _GONE]:
@@ -734,10 +734,6 @@ class Registry:
         )
         self._arriving.append(training)
         return training
-
-    def _forget(self, training: RemoteTraining) -> None:
-        self._trainings.remove(training)
-        self._drop(training)
 
     def _drop(self, training: RemoteTraining) -> None:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
