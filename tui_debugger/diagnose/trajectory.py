@@ -19,7 +19,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Int64, Mask, UInt8
 from tui_debugger.check.flow import DataFlow
-from tui_debugger.check.progress import retry_when_renumbered
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.trend import Point, PointState
@@ -227,8 +227,7 @@ class WeightPath:
     @property
     def usual(self) -> float:
         """The median of |update| / |weight|; NaN without one."""
-        known = self.ratio[np.isfinite(self.ratio)]
-        return float(np.median(known)) if len(known) else math.nan
+        return _median(self.ratio)
 
     @property
     def last(self) -> float:
@@ -237,13 +236,17 @@ class WeightPath:
     @property
     def direction(self) -> float:
         """The median cosine of successive updates: 1 means one direction, -1 back and forth."""
-        known = self.cosine[np.isfinite(self.cosine)]
-        return float(np.median(known)) if len(known) else math.nan
+        return _median(self.cosine)
 
     @property
     def first_bad(self) -> int | None:
         bad = np.flatnonzero(~self.finite)
         return int(self.steps[bad[0]]) if len(bad) else None
+
+
+def _median(column: Float64) -> float:
+    known = column[np.isfinite(column)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 class RemarkKind(Enum):
@@ -349,16 +352,9 @@ def trajectory(session: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressF
             if not places:
                 absent.append((rank, flow.nodes.names[row]))
                 continue
-            paths.append(_follow(rank, flow, row, places, _counting(progress, done, total)))
+            paths.append(_follow(rank, flow, row, places, scaled(progress, done, total, len(places))))
             done += len(places)
     return Trajectory(tuple(pairs), tuple(paths), tuple(_remarks(paths)), tuple(absent))
-
-
-def _counting(progress: ProgressFn, before: int, total: int) -> ProgressFn:
-    def tell(snapshot: Progress) -> None:
-        progress(Progress(before + snapshot.done, total, snapshot.text))
-
-    return tell
 
 
 def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> list[tuple[int, list[_WeightWriting]]]:
@@ -397,7 +393,7 @@ def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting
             progress(Progress(number_, len(places), name))
 
         columns.add(place, tell)
-    columns.end()
+    columns.end_rank()
     last = places[columns.kept[-1]]
     key = flow.nodes.key(rank, last.step, last.row, Side.OUTPUT, last.slot, round=last.round)
     return columns.path(key, last.row, [places[at] for at in columns.kept])
@@ -476,7 +472,7 @@ class _PointColumns:
             self._errors[place.step, place.round] = (
                 f"shape changed from {shape_text(before.shape)} to {shape_text(values.shape)}"
             )
-            self._end_rank()
+            self.end_rank()
             self._window.clear()
             self._length = self._before = math.nan
             self._equal.append(False)
@@ -501,7 +497,7 @@ class _PointColumns:
         if values.ndim < 2 or not values.size:
             return math.nan
         if not finite:
-            self._end_rank()
+            self.end_rank()
             return math.nan
         first = all(math.isnan(each.rank) for each in self._rows)
         if first or _cheap(values.shape):
@@ -510,14 +506,11 @@ class _PointColumns:
         self._rank_of = len(self._rows)
         return math.nan
 
-    def _end_rank(self) -> None:
+    def end_rank(self) -> None:
         """Takes the postponed rank of the newest finite values."""
         if self._rank_of is not None and self._window:
             self._rows[self._rank_of] = self._rows[self._rank_of]._replace(rank=effective_rank(self._window[-1]))
         self._rank_of = None
-
-    def end(self) -> None:
-        self._end_rank()
 
     def path(self, key: TensorKey, row: int, places: Sequence[_WeightWriting]) -> WeightPath:
         state, *columns, finite = zip(*self._rows, strict=True)
