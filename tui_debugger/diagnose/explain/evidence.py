@@ -245,13 +245,12 @@ class Evidence:
         """Row of the operator that made it, -1 for a parameter and where unknown."""
         if self.parameter >= 0:
             return -1
-        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
-        return row if row >= 0 and not self.flow.is_constant(row) else -1
+        return self.maker if self.maker >= 0 and not self.flow.is_constant(self.maker) else -1
 
     @property
-    def has_producer(self) -> bool:
-        """The graph names the source of this input: an operator, a parameter or a constant."""
-        return self.flow.holder(self.row, self.key.slot).row >= 0
+    def maker(self) -> int:
+        """Row of the operator, parameter or constant that it comes from; -1 where no graph names it."""
+        return self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
 
     @property
     def producer_type(self) -> str:
@@ -302,8 +301,7 @@ class Evidence:
     @cached_property
     def parameter(self) -> int:
         """Row of the parameter whose value this is, -1 for other tensors."""
-        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
-        return row if row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS else -1
+        return self.maker if self.maker >= 0 and self.flow.nodes.category_of(self.maker) in PARAMETERS else -1
 
     @property
     def trained(self) -> bool:

@@ -10,7 +10,7 @@ from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, GuidanceSection, Standing
 from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
-from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.model import ErrorBits, Hit, ProgressFn, TensorKey, Verdict, WatchResult, no_progress
 from tui_debugger.text.numbers import and_more
 from tui_debugger.text.phrases import every, finite_words, part_of, range_words
 from tui_debugger.text.rows import reasons_of
@@ -193,7 +193,7 @@ def _missing(evidence: Evidence) -> list[str]:
             found.append(f"inputs that were not dumped or cannot be read: {and_more(silent, 4)}")
         if len(evidence.inputs) == MOST_INPUTS:
             found.append(f"inputs beyond the first {MOST_INPUTS}")
-    if evidence.key.side is Side.INPUT and not evidence.has_producer:
+    if evidence.maker < 0:
         found.append("the node that made this input: no graph names it")
     return found
 

@@ -87,33 +87,17 @@ class ClientVersion:
 
 def judge(text: str) -> ClientVersion:
     """Judges the version of a client of MindSpore; empty means 1.0, which gives none."""
-    if not text:
-        return ClientVersion(
-            Admission.TOO_OLD,
-            (1, 0),
-            refusal="MindSpore 1.0 or older: its debugger speaks other messages; 1.1 to 2.3 are understood",
-        )
     found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
-    if found is None:
-        return ClientVersion(
-            Admission.MISMATCH, (0, 0), refusal=f"a client of an unknown version ({text}); 1.1 to 2.3 are understood"
-        )
-    version = (int(found[1]), int(found[2]))
-    if version < (1, 1):
-        return ClientVersion(
-            Admission.TOO_OLD,
-            version,
-            refusal=f"MindSpore {text}: its debugger speaks other messages; 1.1 to 2.3 are understood",
-        )
-    if version[0] > NEWEST[0]:
-        return ClientVersion(
-            Admission.MISMATCH, version, refusal=f"MindSpore {text} is not known; 1.1 to 2.3 are understood"
-        )
-    if version[0] == NEWEST[0] and version > NEWEST:
-        return ClientVersion(
-            Admission.ADMITTED, version, f"MindSpore {text} is newer than 2.3, the newest that this was made for"
-        )
-    return ClientVersion(Admission.ADMITTED, version)
+    version = (int(found[1]), int(found[2])) if found is not None else (0, 0) if text else (1, 0)
+    if not text or (found is not None and version < (1, 1)):
+        name = f"MindSpore {text}" if text else "MindSpore 1.0 or older"
+        refusal = f"{name}: its debugger speaks other messages; 1.1 to 2.3 are understood"
+        return ClientVersion(Admission.TOO_OLD, version, refusal=refusal)
+    if found is None or version[0] > NEWEST[0]:
+        name = f"MindSpore {text} is not known" if found is not None else f"a client of an unknown version ({text})"
+        return ClientVersion(Admission.MISMATCH, version, refusal=f"{name}; 1.1 to 2.3 are understood")
+    newer = f"MindSpore {text} is newer than 2.3, the newest that this was made for"
+    return ClientVersion(Admission.ADMITTED, version, newer if version > NEWEST else "")
 
 
 _LONGEST = 200

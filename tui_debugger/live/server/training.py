@@ -736,13 +736,16 @@ class Registry:
         return training
 
     def _drop(self, training: RemoteTraining) -> None:
-        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        self._unbind(training)
         training.hidden = True
         training.forget()
 
     def _rebind(self, training: RemoteTraining, caller: Caller) -> None:
-        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        self._unbind(training)
         self._callers[caller.key] = training
+
+    def _unbind(self, training: RemoteTraining) -> None:
+        self._callers = {key: each for key, each in self._callers.items() if each is not training}
 
     def _rank(self, caller: Caller, handshake: Handshake) -> int:
         """Its own rank if no other holds it, else the next free rank that no other will ask for.
