@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int64, UInt8
-from tui_debugger.check.flow import DataFlow
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import DiagnosedRun
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -212,27 +211,22 @@ def _part(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress:
 def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
     """The node's row, and the tensor in each run with its turn; index -1 where it was not dumped."""
     rows: list[TensorRow] = []
-    tables = [flow.table(step) for step in steps]  # first, because they may bring the node
-    row = flow.nodes.find(key.node, key.graph)
-    if row < 0:
-        raise UnreadableTensorError(
-            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
-        )
-    places = []
-    for step, table in zip(steps, tables, strict=True):
-        mine = table.of_node(row, every=True)
-        mine = mine[(table.side[mine] == int(key.side)) & (table.slot[mine] == key.slot)]
-        for index in mine.tolist() or [-1]:
-            number = int(table.round[index]) if index >= 0 else 0
-            places.append((flow.turn(row, step, number), step, number, index, table))
-    places.sort(key=lambda place: place[:3])
-    for _, step, number, index, table in places:
-        flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
+    for step in steps:
+        flow.table(step)  # it may bring the node
+    row = flow.row_of(key)
+    absent = Located(-1, -1, row, key.side, key.slot)
+    places = sorted(
+        (flow.turn(row, step, at.round), step, at.round, at.index)
+        for step in steps
+        for at in flow.written(step, row, key.side, key.slot) or [absent]
+    )
+    for _, step, writing, index in places:
+        flags = TensorFlag(int(flow.table(step).flags[index])) if index >= 0 else TensorFlag.NONE
         stat_only = bool(flags & TensorFlag.STAT_ONLY)
         remote = bool(flags & TensorFlag.REMOTE)
         rows.append(
             TensorRow(
-                key=dataclasses.replace(key, step=step, round=number),
+                key=dataclasses.replace(key, step=step, round=writing),
                 role=key.side.label,
                 slot=key.slot,
                 index=index,
@@ -242,7 +236,7 @@ def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, 
                 remote=remote,
             )
         )
-    return row, rows, np.array([place[0] for place in places], np.int64)
+    return row, rows, np.array([turn for turn, *_ in places], np.int64)
 
 
 def _state(row: TensorRow) -> PointState:

@@ -25,7 +25,6 @@ from tui_debugger.diagnose.origin.upstream import (
     exchanged,
     exchanges,
 )
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     PARAMETERS,
     Hit,
@@ -266,11 +265,8 @@ class Tracer:
 
     def _ref(self, key: TensorKey) -> NodeTensorRef:
         here = self._rank(key.rank)
-        row = here.flow.nodes.find(key.node, key.graph)
-        if row < 0:
-            where = f"rank {key.rank} {key.node}"
-            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
-        return here.ref(here.located(NodeTensorRef(key.rank, key.step, row, key.side, key.slot, key.round)))
+        row = here.flow.row_of(key)
+        return here.ref(here.flow.located(key.step, row, key.side, key.slot, key.round))
 
     def _walk(self, ref: NodeTensorRef) -> Path:
         hops, way = list[PathHop](), Way(HopLink.START)
