@@ -145,12 +145,12 @@ class TestKilled:
 
         def beats() -> Iterator[Any]:
             yield wire.message("Heartbeat")(period=30)
-            yield wire.message("Heartbeat")(period=30)
+            yield wire.message("Heartbeat")(period=31)
             happened.wait(Event.LOST)
 
         line = threading.Thread(target=client.quietly, args=("SendHeartbeat", beats()), daemon=True)
         line.start()
-        wait_until(lambda: any(each.messages == 2 for each in server._patience.reading))
+        wait_until(lambda: training._conversation.heartbeat.period == 31)
         client.close()
         assert happened.training(Event.LOST) is training
 

@@ -162,37 +162,32 @@ Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | TensorRequest
 
 def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
     """The ``EventReply`` of a command; ``swap_tolerances`` for MindSpore before 1.6, which reads atol before rtol."""
-    reply: Any = wire.message("EventReply")()
+    answer: Any = wire.message("EventReply")()
     match command:
         case Exit():
-            reply.exit = True
+            answer.exit = True
         case RunStep(ahead, together):
-            reply.run_cmd.run_level, reply.run_cmd.run_steps = wire.LEVEL_STEP, 1
+            answer.run_cmd.run_level, answer.run_cmd.run_steps = wire.LEVEL_STEP, 1
             if together:
-                reply.run_cmd.together = True
+                answer.run_cmd.together = True
             if ahead:
-                reply.run_cmd.ahead = ahead
+                answer.run_cmd.ahead = ahead
         case RunNode(name):
-            reply.run_cmd.run_level, reply.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
+            answer.run_cmd.run_level, answer.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
         case Recheck():
-            reply.run_cmd.run_level = wire.LEVEL_RECHECK
+            answer.run_cmd.run_level = wire.LEVEL_RECHECK
         case Watch(watchpoint):
-            _watch(reply.set_cmd, watchpoint, swap_tolerances)
+            _watch(answer.set_cmd, watchpoint, swap_tolerances)
         case Unwatch(number):
-            reply.set_cmd.delete, reply.set_cmd.id = True, number
+            answer.set_cmd.delete, answer.set_cmd.id = True, number
         case TensorRequest(level, tensors):
-            _view(reply.view_cmd, level, tensors)
-    return bytes(reply.SerializeToString())
+            _view(answer.view_cmd, level, tensors)
+    return bytes(answer.SerializeToString())
 
 
-def status(number: int) -> bytes:
-    """An ``EventReply`` with a status only; OK takes no bytes, as in MindSpore's own replies."""
-    return bytes(wire.message("EventReply")(status=number).SerializeToString()) if number else b""
-
-
-def matched(yes: bool) -> bytes:
-    """The answer to a handshake. Omitting false would read as a server of 1.0."""
-    return bytes(wire.message("EventReply")(version_matched=yes).SerializeToString())
+def reply(**fields: int | bool) -> bytes:
+    """An ``EventReply`` of a few fields."""
+    return bytes(wire.message("EventReply")(**fields).SerializeToString())
 
 
 def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import hmac
 import ipaddress
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -19,7 +19,7 @@ import grpc
 
 from tui_debugger.live import wire
 from tui_debugger.live.server.answers import AnswerTooLargeError, GraphAssembly, hit_of
-from tui_debugger.live.server.conversation import Exit, Level, RunStep, TrainingReport, encode, matched, status
+from tui_debugger.live.server.conversation import Exit, Level, RunStep, TrainingReport, encode, reply
 from tui_debugger.live.server.identity import (
     Admission,
     Caller,
@@ -34,51 +34,29 @@ from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import ReceivedHit, text_of
 
 
-class WatchedCall:
-    """One call that is reading."""
-
-    def __init__(self, context: Any, clock: Callable[[], float]) -> None:
-        self.context, self._clock = context, clock
-        self.since = clock()
-        self.messages = 0
-
-    def renew(self) -> None:
-        self.since = self._clock()
-        self.messages += 1
-
-
 class IdleCalls:
     """All calls that read, and how long they may wait for a message."""
 
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
         self._idle, self.clock = idle, clock
         self._lock = threading.Lock()
-        self._reading: set[WatchedCall] = set()
+        self._heard: dict[Any, float] = {}
+        """The time of the last message, by the context of a call."""
 
-    def since(self, began: float) -> float:
-        return self.clock() - began
-
-    @property
-    def reading(self) -> Sequence[WatchedCall]:
+    def heard(self, context: Any) -> None:
         with self._lock:
-            return tuple(self._reading)
+            self._heard[context] = self.clock()
 
-    def watch(self, context: Any) -> WatchedCall:
-        watched = WatchedCall(context, self.clock)
+    def leave(self, context: Any) -> None:
         with self._lock:
-            self._reading.add(watched)
-        return watched
-
-    def leave(self, watched: WatchedCall) -> None:
-        with self._lock:
-            self._reading.discard(watched)
+            self._heard.pop(context, None)
 
     def tick(self) -> None:
         now = self.clock()
         with self._lock:
-            late = [each for each in self._reading if now - each.since > self._idle]
-        for each in late:
-            each.context.cancel()
+            late = [context for context, heard in self._heard.items() if now - heard > self._idle]
+        for context in late:
+            context.cancel()
 
 
 _SOON: Final = 0.05
@@ -121,15 +99,15 @@ class ClientCall:
         """The messages of the call as bytes; also ends when the connection breaks, see ``is_whole``."""
         # No context manager that is a generator: where this one is closed, those of Python 3.10 leave the exception and
         # its frames in a circle, the call within it, and gRPC counts the call as open until garbage is collected.
-        watched = self._patience.watch(self.context)
+        self._patience.heard(self.context)
         try:
             # gRPC raises whatever it likes when a connection ends in the middle of a stream.
             with contextlib.suppress(Exception):
                 for message in self._messages:
-                    watched.renew()
+                    self._patience.heard(self.context)
                     yield message
         finally:
-            self._patience.leave(watched)
+            self._patience.leave(self.context)
 
     def messages(self) -> Iterator[tuple[Any, int]]:
         for raw in self.raw():
@@ -222,8 +200,9 @@ _LEVELS: Final = {
     "SendTensorStats": Level.STATISTICS,
     "SendTensorBase": Level.BASE,
 }
-_FAILED: Final = status(wire.FAILED)
-_OK: Final = status(wire.OK)
+_FAILED: Final = reply(status=wire.FAILED)
+_OK: Final = b""
+"""OK takes no bytes, as in MindSpore's own replies."""
 
 
 class Service:
@@ -285,13 +264,13 @@ class Service:
             self._let_in(call, self._gate.own_refusal(call.token))
         if handshake.judged.admission is Admission.TOO_OLD:
             self._registry.turn_away(call.caller, handshake)
-            return matched(False)
+            return reply(version_matched=False)  # omitting it would read as a server of 1.0
         if refusal := self._registry.refuses(call.caller, handshake):
             self._turn_away(call, refusal)
         if self._registry.greet(call.caller, handshake) is None:
             self._registry.strike(call.caller, "too many handshakes")
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
-        return matched(handshake.judged.admission is Admission.ADMITTED)
+        return reply(version_matched=handshake.judged.admission is Admission.ADMITTED)
 
     def _heartbeat(self, call: ClientCall) -> bytes:
         """One heartbeat, or a line of many that a client holds open: when that breaks, its process is gone."""
@@ -301,7 +280,7 @@ class Service:
         beats = 0
         for message, _ in call.messages():
             beats += 1
-            if beats > _BEATS + _BEATS_A_SECOND * self._patience.since(call.began):
+            if beats > _BEATS + _BEATS_A_SECOND * (self._patience.clock() - call.began):
                 self._cut(call, "its heartbeats do not end")
             if training:
                 training.beat(int(message.period))
@@ -340,10 +319,10 @@ class Service:
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
         report = TrainingReport(_step_of(training, message), text_of(message.cur_node), _root_of(training, message))
-        reply = training.wait(report, call.context.add_callback)
-        if reply is None:
+        command = training.wait(report, call.context.add_callback)
+        if command is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
-        return reply
+        return command
 
     def _turn_away(self, call: ClientCall, why: str) -> NoReturn:
         """Refuses a training of another run, which goes on by itself."""
