@@ -306,3 +306,5 @@ class Event(Enum):
     DONE = "done"
     REFUSED = "refused"
     """A client was turned away: see ``Server.refusals``."""
+    FETCHED = "fetched"
+    """Of a session: values or statistics came in, and tables of its steps grew."""

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.step import PairResult
@@ -68,30 +67,6 @@ class LiveState:
         return self.stop.step if self.stop is not None else None
 
 
-class LiveKind(Enum):
-    """The kinds of events of a training."""
-
-    CONNECTED = "connected"
-    GRAPH = "graph"
-    """Its nodes are there, or were read anew; ``LiveSession.ranks`` has the rank."""
-    STOPPED = "stopped"
-    """The training waits at a new stop; the results of its step are in ``known``."""
-    HITS = "hits"
-    """Hits came while the training runs, or in a recheck; they are in ``known`` as well."""
-    RUNNING = "running"
-    LISTED = "listed"
-    """The training runs, and judges by the current list of watchpoints from its next step on."""
-    LOST = "lost"
-    BACK = "back"
-    DONE = "done"
-    REFUSED = "refused"
-    """A client was turned away; ``text`` says why."""
-    FETCHED = "fetched"
-    """Values or statistics came in: tables of its steps grew."""
-    DROPPED = "dropped"
-    """The spool was full: its oldest values are gone; ``text`` says which."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
     """Something happened to a training.
@@ -104,7 +79,7 @@ class LiveEvent:
         result: for ``STOPPED`` and ``HITS`` the findings of that step so far; None when it was not judged.
     """
 
-    kind: LiveKind
+    kind: Event
     rank: int | None = None
     text: str = ""
     step: int | None = None
