@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int64, Integers
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8, UInt16
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -138,7 +138,7 @@ class Names:
 
     __slots__ = ("_blob", "_ends")
 
-    def __init__(self, blob: bytes, ends: npt.NDArray[np.int64]) -> None:
+    def __init__(self, blob: bytes, ends: Int64) -> None:
         """``ends[i]`` is the end of name i in ``blob``; it starts where name i-1 ended."""
         self._blob = blob
         self._ends = ends
@@ -170,21 +170,21 @@ class TensorTable(Protocol):
     Rows are unique by (node, side, slot, round). A lookup that names no round means the newest one.
     """
 
-    node: npt.NDArray[np.int32]
+    node: Int32
     """Row in the rank's NodeTable."""
-    side: npt.NDArray[np.uint8]
+    side: UInt8
     """``model.Side`` of the node."""
-    slot: npt.NDArray[np.int16]
+    slot: Int16
     """Number of the input or output of the node."""
-    flags: npt.NDArray[np.uint8]
+    flags: UInt8
     """``TensorFlag`` bits."""
-    order: npt.NDArray[np.int32]
+    order: Int32
     """Position within the step. Runs of graphs by their beginning; in a run by the execution order of the nodes, ties
     and gaps by timestamp, inputs of a node before its outputs; then the parameters of the run; constants last.
     """
-    timestamp: npt.NDArray[np.int64]
+    timestamp: Int64
     """Microseconds since the epoch, 0 when unknown."""
-    round: npt.NDArray[np.uint16]
+    round: UInt16
     """Which run of its graph within the step wrote the tensor, from 1 in the order of time; 0 where the tensor was
     written once. Later rounds come later in the table.
     """
@@ -207,19 +207,19 @@ class TensorTable(Protocol):
 
     def find_all(
         self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
-    ) -> npt.NDArray[np.int64]:
+    ) -> Int64:
         """Indices of several tensors, given as columns; -1 where there is none.
 
         Of several rounds the newest one written no later than ``at`` (else the first); without ``at`` the newest one.
         """
 
-    def of_node(self, node: int, *, every: bool = False) -> npt.NDArray[np.int64]:
+    def of_node(self, node: int, *, every: bool = False) -> Int64:
         """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round unless ``every``."""
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
 
     @property
@@ -229,16 +229,16 @@ class TensorTable(Protocol):
         Equal digests mean the same files in the same rows; their contents may have changed (``file_states``).
         """
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         """Sizes and ``opener.state_of`` of the files of several rows, looked at now; -1 and 0 without a file."""
 
-    def own_sizes(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def own_sizes(self, sizes: Int64) -> Int64:
         """Approximate bytes of the tensors of all rows, by the sizes of their files: one may hold several tensors."""
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics that the dump or the training recorded, else None; a count that was not recorded is 0 or None."""
 
-    def recorded_columns(self, indices: npt.NDArray[np.integer[Any]]) -> RecordedColumns | None:
+    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
         """``recorded`` and ``recorded_meta`` of several rows; None where the rows must be asked one by one."""
 
     def doubtful_mean(self, index: int) -> float | None:
@@ -613,22 +613,22 @@ class TensorPlaces:
 
     def __init__(
         self,
-        node: npt.NDArray[np.int32],
-        side: npt.NDArray[np.uint8],
-        slot: npt.NDArray[np.int16],
-        flags: npt.NDArray[np.uint8],
-        round: npt.NDArray[np.uint16] | None = None,  # noqa: A002 - see base.TensorTable
+        node: Int32,
+        side: UInt8,
+        slot: Int16,
+        flags: UInt8,
+        round: UInt16 | None = None,  # noqa: A002 - see base.TensorTable
     ) -> None:
         """Takes ownership of the columns and makes them read-only; without ``round`` every tensor was written once."""
         self.node, self.side, self.slot, self.flags = node, side, slot, flags
         self.repeated = round is not None and bool(round.any())
         self.round = round if round is not None else np.zeros(len(node), np.uint16)
-        self.order: npt.NDArray[np.int32] = np.arange(len(node), dtype=np.int32)
+        self.order: Int32 = np.arange(len(node), dtype=np.int32)
         for column in (node, side, slot, flags, self.order, self.round):
             column.flags.writeable = False
 
     @cached_property
-    def lookup(self) -> tuple[Int64, npt.NDArray[np.int32]]:
+    def lookup(self) -> tuple[Int64, Int32]:
         """Keys of the rows, ascending, and the rows in that order; rounds of one tensor from old to new."""
         keys = tensor_keys(self.node, self.side, self.slot)
         rows = np.argsort(keys, kind="stable").astype(np.int32)

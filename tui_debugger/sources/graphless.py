@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, UInt8
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8
 from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeTable, pointers
@@ -116,7 +115,7 @@ class FilesTable(SortedTensorTable):
         member = self._members[index] if self._members else ""
         return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]), member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
         members = [self._members[index] for index in indices.tolist()] if self._members else ()
@@ -134,7 +133,7 @@ class FilesTable(SortedTensorTable):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         """Each file is asked once."""
         used, of = np.unique(self._file[indices], return_inverse=True)
         sizes, times = file_states(self._files[number] for number in used.tolist())

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64
+from tui_debugger.arrays import Int64, Integers
 from tui_debugger.errors import NotADumpError
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import NodeFlag, NodeTable
@@ -50,7 +49,7 @@ class LogStepTable(StatisticsTable):
         path, member = self._entries[index].file or ("", "")
         return ReadSpec(path, "pt", member=member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
         for at, index in enumerate(indices.tolist()):
             spec = self.spec(index)
@@ -66,7 +65,7 @@ class LogStepTable(StatisticsTable):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest() if len(self) else b""
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
         sizes[at], times[at] = file_states(os.fsencode(self.spec(index).path) for index in indices[at].tolist())

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import why_not
@@ -718,11 +717,11 @@ class _Collector:
         self._complaints[text] = self._complaints.get(text, 0) + count
 
 
-def _column(values: array[int], dtype: type[np.generic]) -> npt.NDArray[Any]:
+def _column(values: array[int], dtype: type[np.generic]) -> Array:
     return np.frombuffer(values, dtype) if values else np.zeros(0, dtype)
 
 
-def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+def _joined(columns: Sequence[Array], dtype: type[np.generic]) -> Array:
     return columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, dtype), *columns])
 
 

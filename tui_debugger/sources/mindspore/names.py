@@ -38,9 +38,8 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int32, UInt8
+from tui_debugger.arrays import Int16, Int32, Mask, UInt8
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.sources.base import NO_NUMBER
@@ -264,17 +263,17 @@ class _Numbered(NamedTuple):
     texts: tuple[bytes, ...]
     prefixes: list[bytes]
     numbers: dict[bytes, int]
-    column: npt.NDArray[np.int32]
+    column: Int32
 
 
 _latest: list[_Numbered] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are kept once then."""
 
 
-_operators: Final = LastResult["npt.NDArray[np.bool_]"]()
+_operators: Final = LastResult[Mask]()
 
 
-def _are_operators(prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+def _are_operators(prefixes: Sequence[bytes]) -> Mask:
     return np.array([not text.startswith(_PARAMETER) for text in prefixes], np.bool_)
 
 
@@ -310,10 +309,10 @@ class KnownNames:
         """Another rank shares the prefixes and their numbers: copy them before one is added."""
         self._place_column = np.zeros(0, np.int32)
         self._operator_column = np.zeros(0, np.bool_)
-        self.recorded: dict[tuple[int, tuple[bytes, ...]], npt.NDArray[np.int32]] = {}
+        self.recorded: dict[tuple[int, tuple[bytes, ...]], Int32] = {}
         """Numbers by kind of directory and names of a ``statistic.csv``; see ``MindSporeStepListing.statistics``."""
 
-    def operators(self) -> npt.NDArray[np.bool_]:
+    def operators(self) -> Mask:
         """By prefix, whether it names an operator: else a parameter or a constant."""
         known, length = len(self._operator_column), len(self.prefixes)
         if not known and length:
@@ -362,7 +361,7 @@ class KnownNames:
             self.prefixes, self._lent = self.prefixes.copy(), False
             self._prefix_numbers = [numbers.copy() for numbers in self._prefix_numbers]
 
-    def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> npt.NDArray[np.int32]:
+    def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> Int32:
         numbers, first = self._prefix_numbers[place], not self.prefixes
         latest = next(iter(_latest), None) if first else None
         if latest is not None and latest.texts == texts:

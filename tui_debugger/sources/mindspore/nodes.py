@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.build import (
@@ -208,7 +207,7 @@ class ContentDigests:
         return blake2b(os.path.realpath(self._files.directories[number]), digest_size=16).digest()
 
 
-def _unpack_contents(payload: bytes) -> npt.NDArray[Any] | None:
+def _unpack_contents(payload: bytes) -> Array | None:
     if len(payload) < _CONTENTS_HEAD.size:
         return None
     magic, version, count = _CONTENTS_HEAD.unpack_from(payload)
@@ -221,7 +220,7 @@ def _unpack_contents(payload: bytes) -> npt.NDArray[Any] | None:
     return np.frombuffer(payload, _ROW, count, _CONTENTS_HEAD.size)
 
 
-def _by_name(rows: npt.NDArray[Any]) -> dict[tuple[bytes, bool], _Row]:
+def _by_name(rows: Array) -> dict[tuple[bytes, bool], _Row]:
     names, digests = rows["name"].tolist(), rows["digest"].tolist()
     numbers = (rows[field].tolist() for field in ("size", "identity", "bytes"))
     keys = zip(names, rows["whole"].tolist(), strict=True)
@@ -494,7 +493,7 @@ class EarlierMatches:
             self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
 
 
-Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
+Rows = tuple[Int32, Mask]
 """Node row and doubt, both indexed by prefix number of the table of known names."""
 _UNKNOWN = -1
 _PROGRESS_EVERY = 64
@@ -695,7 +694,7 @@ class _Loading:
     def __init__(self, files: Files, progress: ProgressFn) -> None:
         self._files, self._progress, self._done = files, progress, 0
 
-    def __call__(self, index: int) -> npt.NDArray[Any]:
+    def __call__(self, index: int) -> Array:
         if self._done % _PROGRESS_EVERY == 0:
             self._progress(Progress(self._done, 0, "reading tensors to find their nodes"))
         self._done += 1

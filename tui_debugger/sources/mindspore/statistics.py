@@ -14,12 +14,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Array, Float64, Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, TensorStats, no_progress
 from tui_debugger.opener import LINE_LIMIT, FileTooLargeError, read_lines, read_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
@@ -77,24 +76,24 @@ class Statistics:
 
     prefixes: tuple[bytes, ...]
     """``type.name`` as bytes, the first part of a tensor file's name; ``prefix`` indexes into it."""
-    prefix: npt.NDArray[np.int32]
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    timestamp: npt.NDArray[np.int64]
-    numbers: tuple[npt.NDArray[np.float64], ...]
+    prefix: Int32
+    side: UInt8
+    slot: Int16
+    timestamp: Int64
+    numbers: tuple[Float64, ...]
     """11 columns: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite. A column of equal
     numbers is broadcast from one.
     """
-    seen: npt.NDArray[np.uint8]
+    seen: UInt8
     """Bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf)."""
-    fixed: npt.NDArray[np.bool_]
+    fixed: Mask
     """Rows of the older generation."""
     dtypes: tuple[str, ...]
     """Distinct values; ``dtype`` indexes into them."""
-    dtype: npt.NDArray[np.int16]
+    dtype: Int16
     shapes: tuple[tuple[int, ...], ...]
     """Distinct values; ``shape`` indexes into them."""
-    shape: npt.NDArray[np.int32]
+    shape: Int32
     broken: int = 0
     """Number of lines that made no sense, or are missing after a header."""
 
@@ -104,7 +103,7 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes of memory, without columns that are shared with other files."""
-        columns: list[npt.NDArray[Any]] = [*self.numbers, self.timestamp, self.seen]
+        columns: list[Array] = [*self.numbers, self.timestamp, self.seen]
         return sum(column.nbytes for column in columns if column.strides != (0,))
 
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
@@ -308,14 +307,14 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
 class _RowBlock(NamedTuple):
     """Rows as columns: see ``Statistics``. ``numbers`` are ``_UNKNOWN`` where nothing was recorded."""
 
-    prefix: npt.NDArray[np.int32]
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    timestamp: npt.NDArray[np.int64]
-    dtype: npt.NDArray[np.int16]
-    shape: npt.NDArray[np.int32]
-    fixed: npt.NDArray[np.bool_]
-    numbers: npt.NDArray[np.float64]
+    prefix: Int32
+    side: UInt8
+    slot: Int16
+    timestamp: Int64
+    dtype: Int16
+    shape: Int32
+    fixed: Mask
+    numbers: Float64
 
     @classmethod
     def joined(cls, blocks: Sequence[_RowBlock]) -> _RowBlock:
@@ -328,7 +327,7 @@ class _Named(NamedTuple):
     names: bytes
     """``type.name``, a line each."""
     prefixes: tuple[bytes, ...]
-    numbers: npt.NDArray[np.int32]
+    numbers: Int32
     """By line, index into ``prefixes``."""
 
 
@@ -474,7 +473,7 @@ class _StatisticRows:
     def _is_fixed(self, cells: int) -> bool:
         return self._width == _FIXED_COLUMNS and "l2norm value" not in self._header and cells == self._width
 
-    def _prefix_numbers(self, names: bytes) -> npt.NDArray[np.int32] | None:
+    def _prefix_numbers(self, names: bytes) -> Int32 | None:
         """Numbers of the prefixes of some rows, new ones entered; None where a row is a header."""
         first = not self._prefixes
         latest = next(iter(_latest_names), None) if first else None
@@ -640,7 +639,7 @@ _NO_ROWS: Final = _RowBlock(
 )
 
 
-def _column(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _column(numbers: Float64) -> Float64:
     """A copy of a column; broadcast from one number where all bits are equal."""
     bits = numbers.view(np.int64)
     same = len(bits) > 0 and bool((bits == bits[0]).all())
@@ -709,13 +708,13 @@ def _stripped(cells: list[str]) -> list[str]:
     return [cell.strip() for cell in cells] if " " in "".join(cells) else cells
 
 
-def _looked_up(numbers: Mapping[str, int], cells: list[str]) -> npt.NDArray[np.int64]:
+def _looked_up(numbers: Mapping[str, int], cells: list[str]) -> Int64:
     if len(numbers) == 1:
         return np.full(len(cells), numbers[cells[0]], np.int64)
     return np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))
 
 
-def _floats(cells: list[str]) -> npt.NDArray[np.float64]:
+def _floats(cells: list[str]) -> Float64:
     if cells.count(cells[0]) == len(cells):
         return np.full(len(cells), _number(cells[0]))
     try:

@@ -21,14 +21,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64, Mask
+from tui_debugger.arrays import Array, Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
@@ -230,7 +229,7 @@ class ListingCache:
         return found
 
 
-def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[Any]:
+def _column(payload: bytes, start: int, count: int, dtype: str) -> Array:
     return np.frombuffer(payload, dtype, count, start)
 
 

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, TensorStats
@@ -224,7 +223,7 @@ class _TensorRows:
         keys: Int64 = (self.keys() << 16) | self.round
         return keys
 
-    def take(self, which: npt.NDArray[Any]) -> _TensorRows:
+    def take(self, which: Array) -> _TensorRows:
         return _TensorRows(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
@@ -360,7 +359,7 @@ def _arranged(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nod
     )
 
 
-def _taken(column: npt.NDArray[Any], at: Int32, missing: int) -> npt.NDArray[Any]:
+def _taken(column: Array, at: Int32, missing: int) -> Array:
     """The column at some places; ``missing`` where the place is -1."""
     if not len(column):
         return np.full(len(at), missing, column.dtype)
@@ -415,7 +414,7 @@ def _statistics(listing: MindSporeStepListing, node_of: Int32) -> _TensorRows:
     )
 
 
-def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+def _joined(columns: Iterable[Array], dtype: type[np.generic]) -> Array:
     return np.concatenate([np.zeros(0, dtype), *columns])
 
 

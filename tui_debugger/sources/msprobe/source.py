@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64, Integers
@@ -99,7 +98,7 @@ class MsprobeStepTable(StatisticsTable):
     def _kind(self, name: str, index: int) -> ReadSpec:
         return how_to_read(name, self._dtypes[int(self._dtype[index])])
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         data = os.fsencode(self._data) + b"/"
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
         for at, index in enumerate(indices.tolist()):
@@ -116,7 +115,7 @@ class MsprobeStepTable(StatisticsTable):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
         names = [self._files[index] for index in np.asarray(indices)[at].tolist()]

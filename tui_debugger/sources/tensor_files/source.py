@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64
+from tui_debugger.arrays import Int32, Int64, Integers
 from tui_debugger.graph.build import append_nodes
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
@@ -98,7 +97,7 @@ class TensorFileStepTable(FilesTable):
         said = repr(list(self._rows.items())).encode("utf-8", "surrogateescape")
         return blake2b(super().digest + said, digest_size=16).digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         sizes, times = super().file_states(indices)
         without = (self.flags[indices] & int(TensorFlag.STAT_ONLY)) > 0
         sizes[without], times[without] = -1, 0
