@@ -605,6 +605,9 @@ _CLAIMED: Final = 1 << 14
 """Number of rows whose files are named at once: a table may have a million."""
 
 
+_TOGETHER: Final = 256
+
+
 class TensorPlaces:
     """The columns of a tensor table that the steps of a run can share: see ``TensorTable``.
 
@@ -636,7 +639,7 @@ class TensorPlaces:
 
 
 class SortedTensorTable:
-    """Columns of ``TensorTable`` with lookups over a sorted key column. Subclasses add ``spec`` and ``recorded``."""
+    """Columns of ``TensorTable`` with lookups by sorted keys. Subclasses add ``spec`` and ``recorded_columns``."""
 
     tells_overflow = False
     inputs_unknown: frozenset[int] = frozenset()
@@ -646,6 +649,8 @@ class SortedTensorTable:
     hashes_are_sums = False
     memo: dict[object, Any] | None = None
     """Cache shared with tables of other ranks that record the same: see ``made_once``."""
+    _kept: tuple[int, RecordedColumns | None] | None = None
+    """The rows that were asked for last, and the first of them."""
 
     def own_sizes(self, sizes: Int64) -> Int64:
         return sizes
@@ -655,6 +660,15 @@ class SortedTensorTable:
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
         return ()
+
+    def recorded(self, index: int) -> TensorStats | None:
+        """A row of ``recorded_columns``, which is asked for some rows at once."""
+        start = index - index % _TOGETHER
+        kept = self._kept
+        if kept is None or kept[0] != start:
+            rows = np.arange(start, min(start + _TOGETHER, len(self)))
+            kept = self._kept = start, self.recorded_columns(rows)
+        return None if kept[1] is None else kept[1].stats(index - start)
 
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - see base.TensorTable
         return None

@@ -31,7 +31,6 @@ from tui_debugger.model import (
     ReadSpec,
     RunInfo,
     Side,
-    TensorStats,
     UnreadablePart,
     no_progress,
     turns,
@@ -145,10 +144,7 @@ class FilesTable(SortedTensorTable):
         own = np.where(self._nbytes >= 0, np.minimum(self._nbytes, sizes), sizes // np.maximum(sharing, 1))
         return np.where(sharing > 1, own, sizes)
 
-    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
-        return None
-
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - see base.TensorTable
         return None
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.last_result import LastResult
-from tui_debugger.model import ReadSpec, TensorStats
+from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.sources.base import (
     MOST_ROUNDS,
     NO_NUMBER,
@@ -41,7 +41,7 @@ from tui_debugger.sources.mindspore.listing import (
     RunBlock,
 )
 from tui_debugger.sources.mindspore.names import KnownNames, split_device_name
-from tui_debugger.stats.records import ReadSpecs, RecordedColumns
+from tui_debugger.stats.records import ROW, ReadSpecs, RecordedColumns
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
@@ -165,18 +165,21 @@ class MindSporeStepTable(SortedTensorTable):
     def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         return self._files.states(indices)
 
-    def recorded(self, index: int) -> TensorStats | None:
-        at = self._recorded_at(index)
-        return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
-
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
-        """None where there are several ``statistic.csv``."""
         stat = self.arrangement.stat
-        if stat is None or len(self._statistics) != 1 or not len(self._statistics[0].rows):
+        if stat is None:
             return None
         rows = stat[indices].astype(np.int64)
-        found = self._statistics[0].rows.columns(np.maximum(rows, 0), right_mean=self._right_mean)
-        return found._replace(right=found.right & (rows >= 0))
+        of = np.searchsorted(self._stat_starts, rows, side="right") - 1
+        found, right = np.zeros(len(rows), ROW), np.zeros(len(rows), np.bool_)
+        metas: list[TensorMeta] = []
+        for number, entry in enumerate(self._statistics):
+            mine = np.flatnonzero(of == number)
+            columns = entry.rows.columns(rows[mine] - self._stat_starts[number], right_mean=self._right_mean)
+            columns.rows["meta"] += len(metas)
+            found[mine], right[mine] = columns.rows, columns.right
+            metas += columns.metas
+        return RecordedColumns(found, tuple(metas), right)
 
     def doubtful_mean(self, index: int) -> float | None:
         """``Avg Value`` from ``statistic.csv`` where it may cover a part of the tensor only, else None."""

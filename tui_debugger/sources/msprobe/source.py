@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 import os
 import re
 from collections import deque
@@ -26,7 +25,7 @@ from tui_debugger.arrays import Int32, Int64, Integers
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
-from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, UnreadablePart
+from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, UnreadablePart
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
 from tui_debugger.sources.directories import DumpLayout
@@ -122,42 +121,11 @@ class MsprobeStepTable(StatisticsTable):
         sizes[at], times[at] = directory_states(os.fsencode(self._data), names)
         return sizes, times
 
-    def recorded(self, index: int) -> TensorStats | None:
-        """The extremes, mean and norm of ``dump.json``; other fields are 0 or None.
+    def recorded_columns(self, indices: Integers) -> RecordedColumns:
+        """The extremes, means and norms of ``dump.json``; other fields are 0 or NaN.
 
         They tell that there are NaN and Inf, not how many: each counts as one such element.
         """
-        count = int(self._sizes[index])
-        if not self._known[index] or count < 0:
-            return None
-        largest, smallest = float(self._largest[index]), float(self._smallest[index])
-        mean, norm = float(self._mean[index]), float(self._norm[index])
-        nan = int(self._nan[index])
-        pos_inf = 0 if largest != math.inf else count if smallest == math.inf else 1
-        neg_inf = 0 if smallest != -math.inf else count if largest == -math.inf else 1
-        bad = nan or pos_inf or neg_inf
-        # The extremes may not tell the sign of all elements, but each is an element.
-        zero = count if largest == smallest == 0 else int(largest == 0 or smallest == 0)
-        return TensorStats(
-            count=count,
-            nan=nan,
-            pos_inf=pos_inf,
-            neg_inf=neg_inf,
-            zero=zero,
-            negative=count if largest < 0 and not bad else int(-math.inf < smallest < 0),
-            positive=count if smallest > 0 and not bad else int(0 < largest < math.inf),
-            minimum=smallest if math.isfinite(smallest) else None,
-            maximum=largest if math.isfinite(largest) else None,
-            mean=mean if math.isfinite(mean) else None,
-            abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
-            variance=None,
-            sum_squares=norm * norm if math.isfinite(norm) else 0.0,
-            at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
-            | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
-        )
-
-    def recorded_columns(self, indices: Integers) -> RecordedColumns:
-        """``recorded`` and ``recorded_meta`` of several rows; not right where one of them is None."""
         count, shape = self._sizes[indices], self._shape[indices]
         columns = self._largest, self._smallest, self._mean, self._norm
         largest, smallest, mean, norm = (each[indices].astype(np.float64) for each in columns)
@@ -176,6 +144,7 @@ class MsprobeStepTable(StatisticsTable):
                 "nan": nan,
                 "pos_inf": pos_inf,
                 "neg_inf": neg_inf,
+                # The extremes may not tell the sign of all elements, but each is an element.
                 "zero": np.where((largest == 0) & (smallest == 0), count, (largest == 0) | (smallest == 0)),
                 "negative": np.where((largest < 0) & good, count, (smallest > -np.inf) & (smallest < 0)),
                 "positive": np.where((smallest > 0) & good, count, (largest > 0) & (largest < np.inf)),
@@ -185,7 +154,7 @@ class MsprobeStepTable(StatisticsTable):
                 "abs_mean": np.where(good & np.isfinite(mean) & ~both_signs, np.abs(mean), np.nan),
                 "variance": np.nan,
                 "sum_squares": np.where(np.isfinite(norm), norm * norm, 0.0),
-                "state": int(RecordState.MEASURED),
+                "state": RecordState.MEASURED * (self._known[indices] & (count >= 0)),
                 "at_least": int(AtLeast.NAN) * hidden | int(AtLeast.INF) * (hidden | few_infinite),
             }
         found = np.zeros(len(indices), ROW)
