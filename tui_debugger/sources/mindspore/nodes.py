@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array, Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.cache.columns import StoredColumns
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.build import (
@@ -117,14 +117,11 @@ def groups_of(listing: MindSporeStepListing) -> dict[int, FileGroups]:
 
 
 CONTENTS_KIND: Final = "contents"
-_CONTENTS_HEAD: Final = struct.Struct("<4sB3xq")
-"""Magic, version, rows."""
-_CONTENTS_MAGIC: Final = b"tdbC"
-_VERSION: Final = 2
 _ROW: Final = np.dtype(
     [("name", "V16"), ("size", "<i8"), ("identity", "<i8"), ("bytes", "<i8"), ("whole", "?"), ("digest", "V16")]
 )
 """Digest of the file's name; size and state of the file; bytes of its values; whether the digest covers all of them."""
+_CONTENTS: Final = StoredColumns(b"tdbC3", _ROW)
 
 _Row = tuple[int, int, int, bytes]
 """(size, ``opener.state_of``, bytes of the values, digest) of a file."""
@@ -173,12 +170,7 @@ class ContentDigests:
     def keep(self) -> None:
         for number in self._fresh:
             rows = [(name, *row[:3], kind, row[3]) for (name, kind), row in self._rows[number].items()]
-            column = np.array(rows, _ROW)
-            self._store.put(
-                CONTENTS_KIND,
-                self._key(number),
-                _CONTENTS_HEAD.pack(_CONTENTS_MAGIC, _VERSION, len(column)) + column.tobytes(),
-            )
+            self._store.put(CONTENTS_KIND, self._key(number), _CONTENTS.pack(np.array(rows, _ROW)))
         self._fresh.clear()
 
     def _file_state(self, index: int) -> tuple[bytes, int, int]:
@@ -197,27 +189,14 @@ class ContentDigests:
 
     def _directory(self, number: int) -> dict[tuple[bytes, bool], _Row]:
         if number not in self._rows:
-            payload = self._store.get(CONTENTS_KIND, self._key(number))
-            rows = _unpack_contents(payload) if payload is not None else None
+            found = _CONTENTS.unpack(self._store.get(CONTENTS_KIND, self._key(number)))
             # Where run after run is dumped into one directory, the digests of older files are dropped.
-            self._rows[number] = _by_name(rows) if rows is not None and len(rows) <= 4 * len(self._files) else {}
+            mine = found is not None and len(found[0]) <= 4 * len(self._files)
+            self._rows[number] = _by_name(found[0]) if found is not None and mine else {}
         return self._rows[number]
 
     def _key(self, number: int) -> bytes:
         return blake2b(os.path.realpath(self._files.directories[number]), digest_size=16).digest()
-
-
-def _unpack_contents(payload: bytes) -> Array | None:
-    if len(payload) < _CONTENTS_HEAD.size:
-        return None
-    magic, version, count = _CONTENTS_HEAD.unpack_from(payload)
-    if (
-        (magic, version) != (_CONTENTS_MAGIC, _VERSION)
-        or count < 0
-        or len(payload) != _CONTENTS_HEAD.size + count * _ROW.itemsize
-    ):
-        return None
-    return np.frombuffer(payload, _ROW, count, _CONTENTS_HEAD.size)
 
 
 def _by_name(rows: Array) -> dict[tuple[bytes, bool], _Row]:
@@ -230,9 +209,8 @@ def _by_name(rows: Array) -> dict[tuple[bytes, bool], _Row]:
 MATCH_KIND: Final = "match"
 _RULES: Final = b"1"
 """Part of every key: change it whenever ``match``, or anything it is made of, decides differently."""
-_MATCH_HEAD: Final = struct.Struct("<4s4x4q")
-"""Magic; then numbers of groups, of open groups, of candidate rows of open groups, and of files that were read."""
-_MATCH_MAGIC: Final = b"tdbM"
+_MATCH: Final = StoredColumns(b"tdbM2", "<i4", "u1", "<i4", "<i4", "<i4", "<i8", "<i8", "<i8")
+"""Nodes and doubts of groups; open groups, their numbers of candidate rows, these rows; the files that were read."""
 
 
 class MatchCache:
@@ -250,8 +228,7 @@ class MatchCache:
 
     def recall(self, key: bytes, groups: FileGroups, files: Files) -> GroupMatch | None:
         """Returns the match when all files that were read for it look as they did."""
-        payload = self._store.get(MATCH_KIND, key)
-        found = _unpack_match(payload, groups, len(self._nodes)) if payload is not None else None
+        found = _unpack_match(self._store.get(MATCH_KIND, key), groups, len(self._nodes))
         if found is None:
             return None
         match, (numbers, sizes, times) = found
@@ -286,44 +263,26 @@ def _digest(nodes: NodeTable) -> bytes:
 
 def _pack(match: GroupMatch, read: _Read) -> bytes:
     members = list(match.open)
+    lengths = [len(match.open[group]) for group in members]
     rows = [row for group in members for row in match.open[group]]
-    head = _MATCH_HEAD.pack(_MATCH_MAGIC, len(match.node), len(members), len(rows), len(read[0]))
-    columns = (
-        match.node.astype("<i4"),
-        match.uncertain.astype("u1"),
-        np.array(members, "<i4"),
-        np.array([len(match.open[group]) for group in members], "<i4"),
-        np.array(rows, "<i4"),
-        *(column.astype("<i8") for column in read),
-    )
-    return b"".join([head, *(column.tobytes() for column in columns)])
+    return _MATCH.pack(match.node, match.uncertain, members, lengths, rows, *read)
 
 
-def _unpack_match(payload: bytes, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
-    if len(payload) < _MATCH_HEAD.size:
+def _unpack_match(payload: bytes | None, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
+    found = _MATCH.unpack(payload)
+    if found is None:
         return None
-    magic, count, members, rows, files = _MATCH_HEAD.unpack_from(payload)
-    sizes = (4 * count, count, 4 * members, 4 * members, 4 * rows, 8 * files, 8 * files, 8 * files)
-    if (
-        magic != _MATCH_MAGIC
-        or min(sizes) < 0
-        or len(payload) != _MATCH_HEAD.size + sum(sizes)
-        or count != len(groups.texts)
-    ):
+    node, uncertain, group, lengths, row, *read = found
+    count = len(groups.texts)
+    if not (len(node) == len(uncertain) == count and len(group) == len(lengths)) or len(set(map(len, read))) > 1:
         return None
-    types = ("<i4", "u1", "<i4", "<i4", "<i4", "<i8", "<i8", "<i8")
-    columns, start = [], _MATCH_HEAD.size
-    for size, dtype in zip(sizes, types, strict=True):
-        columns.append(np.frombuffer(payload[start : start + size], dtype))
-        start += size
-    node, uncertain, group, lengths, row, *read = columns
-    if (len(lengths) and lengths.min() < 0) or lengths.sum() != rows:
+    if (len(lengths) and lengths.min() < 0) or lengths.sum() != len(row):
         return None
     for column, below in ((node, nodes), (row, nodes), (group, count)):
         if len(column) and not NOWHERE <= column.min() <= column.max() < below:
             return None
     ends = np.cumsum(lengths).tolist()
-    spans = zip(group.tolist(), [0, *ends[:-1]], ends, strict=True) if members else ()
+    spans = zip(group.tolist(), [0, *ends], ends, strict=False)
     opened: Mapping[int, tuple[int, ...]] = {of: tuple(row[start:end].tolist()) for of, start, end in spans}
     return GroupMatch(groups.keys, node, uncertain != 0, opened), (read[0], read[1], read[2])
 
