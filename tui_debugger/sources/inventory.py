@@ -443,18 +443,12 @@ def _first_bytes_beside(path: str, missing: list[str], other: str) -> bytes | No
     directory, _, name = path.rpartition("/")
     beside = f"{directory}/{other.replace('*', name.rpartition('.')[0])}"
     try:
-        descriptor, _ = opener.open_regular(beside)
+        return opener.first_bytes(beside, LOOKED_AT)
     except FileNotFoundError:
         missing.append(beside)
-        return None
     except (OSError, ValueError):
-        return None
-    try:
-        return opener.pread(descriptor, LOOKED_AT, 0)
-    except (OSError, ValueError):
-        return None
-    finally:
-        opener.close(descriptor)
+        pass
+    return None
 
 
 def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:

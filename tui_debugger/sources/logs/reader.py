@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
-from tui_debugger.opener import open_regular
 from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
 from tui_debugger.sources.logs.layout import MONITOR_FILE, TE_NAME, TE_STATISTICS, LogKind, is_step, read_layout
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -67,9 +66,7 @@ def _damaged_logs(directory: str, of_step: bool) -> list[str]:
 
 def _head(path: str) -> bytes:
     try:
-        descriptor, _ = open_regular(path)
-        with opener.stream(descriptor) as file:
-            return file.read(_HEAD_BYTES)
+        return opener.first_bytes(path, _HEAD_BYTES)
     except (OSError, ValueError):
         return b""
 

@@ -27,9 +27,9 @@ steps of a run share. A tensor in a file of several has an ending (``:output.0``
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count
@@ -41,8 +41,8 @@ import numpy as np
 
 from tui_debugger.arrays import Int16, Int32, Mask, UInt8
 from tui_debugger.last_result import LastResult
-from tui_debugger.model import ReadSpec, Side
-from tui_debugger.sources.base import NO_NUMBER
+from tui_debugger.model import ReadSpec
+from tui_debugger.sources.base import NO_NUMBER, Writer
 from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
 from tui_debugger.stats.dtypes import canonical_name
 
@@ -62,29 +62,6 @@ MEMBER = b":"
 
 Fields = tuple[bytes, bytes, bytes, int, int, int, bytes, bytes]
 """(prefix ``type.name``, task, stream, timestamp, side, slot, format, dtype token or ``b""``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFileName:
-    """The fields of a tensor file's name."""
-
-    op_type: str
-    """Operator type, ``Parameter`` for weights, inputs and constants."""
-    op_name: str
-    """As spelled in the file name. Invalid UTF-8 survives as surrogates."""
-    task: int
-    stream: int
-    """``task`` and ``stream`` are 0 on CPU and GPU, and where the token is no number."""
-    timestamp: int
-    """Microseconds since the epoch."""
-    side: Side
-    slot: int
-    format: str
-    """``DefaultFormat`` or a device format."""
-    dtype: str = ""
-    """Logical element type in lower case (``bfloat16``), empty when the name states none; an unknown token is kept in
-    lower case.
-    """
 
 
 def decode(name: bytes) -> str:
@@ -190,17 +167,13 @@ def split_prefix(prefix: bytes) -> tuple[str, str]:
     return intern(op_type), op_name  # there are a few dozen types
 
 
-def parse_name(name: bytes | str) -> ParsedFileName | None:
-    """Parses a file name of any generation (text with surrogates); None when it is no tensor file's."""
-    raw = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-    fields = split_name(raw)
+def writer_of(name: str) -> Writer | None:
+    """The operator that a tensor file's name of any generation tells of; surrogates are its bytes that are no UTF-8."""
+    fields = split_name(os.fsencode(name)) or split_device_name(os.fsencode(name))
     if fields is None:
         return None
-    prefix, task, stream, timestamp, side, slot, fmt, dtype = fields
-    op_type, op_name = split_prefix(prefix)
-    return ParsedFileName(
-        op_type, op_name, _number(task), _number(stream), timestamp, Side(side), slot, decode(fmt), logical_dtype(dtype)
-    )
+    prefix, task, stream, timestamp, *_ = fields
+    return Writer(*split_prefix(prefix), _number(task), _number(stream), timestamp)
 
 
 def _number(token: bytes) -> int:

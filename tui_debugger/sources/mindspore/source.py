@@ -34,7 +34,7 @@ from tui_debugger.sources.base import (
 )
 from tui_debugger.sources.mindspore.device_tree import list_devices
 from tui_debugger.sources.mindspore.layout import SHOWS, RunLocation, is_digits, list_ranks
-from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
+from tui_debugger.sources.mindspore.names import writer_of
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
@@ -359,14 +359,7 @@ class MindSporeSource:
         return self._rank(rank).notes()
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        name = os.path.basename(spec.path)  # noqa: PTH119 - keeps surrogates, and is quick
-        parsed = parse_name(name)
-        if parsed is None:
-            fields = split_device_name(os.fsencode(name))
-            if fields is None:
-                return None
-            return Writer(*split_prefix(fields.prefix), int(fields.task), int(fields.stream), fields.timestamp)
-        return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
+        return writer_of(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
 
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""

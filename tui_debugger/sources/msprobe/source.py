@@ -26,7 +26,6 @@ from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, UnreadablePart
-from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
 from tui_debugger.sources.directories import DumpLayout
 from tui_debugger.sources.graphless import (
@@ -398,11 +397,10 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         for path in units[:1]:
             for name in (CALLS, SAVED):
                 try:
-                    descriptor, _ = open_regular(f"{path}/{name}")
+                    head = opener.first_bytes(f"{path}/{name}", _HEAD_BYTES)
                 except (OSError, ValueError):
                     continue
-                with opener.stream(descriptor) as file:
-                    found = _HEAD.findall(file.read(_HEAD_BYTES).partition(b'"data"')[0])
+                found = _HEAD.findall(head.partition(b'"data"')[0])
                 return {key.decode(): value.decode() for key, value in found}
         return {}
 
