@@ -35,7 +35,6 @@ from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import (
     Capability,
     Changes,
-    SortedTensorTable,
     TensorFlag,
     TensorPlaces,
     TensorTable,
@@ -127,7 +126,7 @@ def table_of(ops: Sequence[Op], graphs: Sequence[GraphInfo] = ()) -> NodeTable:
     )
 
 
-class MemoryTable(SortedTensorTable):
+class MemoryTable(TensorTable):
     """The tensors of one step; values are written to a temporary directory when a spec is asked for."""
 
     def __init__(

@@ -41,7 +41,6 @@ from tui_debugger.sources.base import (
     Capability,
     Changes,
     Names,
-    SortedTensorTable,
     StepEntries,
     TensorPlaces,
     TensorTable,
@@ -85,7 +84,7 @@ def _distinct(values: Iterable[T]) -> tuple[list[T], Int32]:
     return list(numbers), np.array(found, np.int32)
 
 
-class FilesTable(SortedTensorTable):
+class FilesTable(TensorTable):
     """The tensors of one step, each of them in a file or a member of one. See ``base.TensorTable``."""
 
     def __init__(
@@ -144,11 +143,8 @@ class FilesTable(SortedTensorTable):
         own = np.where(self._nbytes >= 0, np.minimum(self._nbytes, sizes), sizes // np.maximum(sharing, 1))
         return np.where(sharing > 1, own, sizes)
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - see base.TensorTable
-        return None
 
-
-class StatisticsTable(SortedTensorTable):
+class StatisticsTable(TensorTable):
     """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` asks for."""
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
@@ -322,10 +318,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         self._layout = self._find()
         self._nodes: dict[int, N] = {}
         self._listed: dict[tuple[int, int], ListedStep] = {}
-        nothing = TensorPlaces(
-            np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.uint8)
-        )
-        self._empty = FilesTable(nothing, (), ())
+        self._empty = FilesTable(TensorPlaces((), (), (), ()), (), ())
         self._grew = False
 
     # -- what layouts say ----------------------------------------------------------------------------

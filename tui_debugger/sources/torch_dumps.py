@@ -263,7 +263,13 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         ordered = [tensors[at] for at in by.tolist()]
         specs = {member: ReadSpec("", "pt", member=member) for member in {each.member for each in ordered}}
         table = FilesTable(
-            _places(rows[by], ordered, number[listed][by]),
+            TensorPlaces(
+                rows[by],
+                [each.side for each in ordered],
+                [each.slot for each in ordered],
+                np.zeros(len(by)),
+                number[listed][by],
+            ),
             [each.file for each in ordered],
             [specs[each.member] for each in ordered],
         )
@@ -287,10 +293,3 @@ def _in_order(tensors: Sequence[TorchDumpTensor], order: Int32, number: Int64, d
     slot = np.array([each.slot for each in tensors])
     by: Int64 = np.lexsort((slot, side, order, block))
     return by
-
-
-def _places(rows: Int32, tensors: Sequence[TorchDumpTensor], number: Int64) -> TensorPlaces:
-    side = np.array([int(each.side) for each in tensors], np.uint8)
-    slot = np.array([each.slot for each in tensors], np.int16)
-    rounds = number.astype(np.uint16)
-    return TensorPlaces(rows, side, slot, np.zeros(len(tensors), np.uint8), rounds if rounds.any() else None)

@@ -15,13 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Int64, Integers
 from tui_debugger.errors import NotADumpError
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import TensorFlag, TensorPlaces, file_states
+from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FileState,
     GraphlessSource,
@@ -33,7 +32,6 @@ from tui_debugger.sources.graphless import (
 from tui_debugger.sources.logs.entries import NO_TRACE, LoggedStep, LogOperation, LogTensor
 from tui_debugger.sources.logs.layout import LogKind, LogLayout, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import ReadSpecs
 
 GRAPH: Final = "log"
 
@@ -49,14 +47,6 @@ class LogStepTable(StatisticsTable):
         path, member = self._entries[index].file or ("", "")
         return ReadSpec(path, "pt", member=member)
 
-    def specs(self, indices: Integers) -> ReadSpecs:
-        paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
-        for at, index in enumerate(indices.tolist()):
-            spec = self.spec(index)
-            paths.append(os.fsencode(spec.path))
-            kind[at] = numbers.setdefault(spec.at(""), len(numbers))
-        return ReadSpecs(paths, tuple(numbers), kind)
-
     @property
     def digest(self) -> bytes:
         """Identifies the logs as they were when they were read, and the place of each row."""
@@ -64,12 +54,6 @@ class LogStepTable(StatisticsTable):
         for column in (self.node, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest() if len(self) else b""
-
-    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
-        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
-        at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
-        sizes[at], times[at] = file_states(os.fsencode(self.spec(index).path) for index in indices[at].tolist())
-        return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
         return self._entries[index].stats()
@@ -323,9 +307,9 @@ def _state(kind: LogKind, layout: LogLayout, rank: int, step: int) -> FileState:
 
 def _places(rows: Sequence[int], entries: Sequence[LogTensor]) -> TensorPlaces:
     return TensorPlaces(
-        np.array(rows, np.int32),
-        np.array([int(each.side) for each in entries], np.uint8),
-        np.array([each.slot for each in entries], np.int16),
-        np.array([0 if each.file is not None else int(TensorFlag.STAT_ONLY) for each in entries], np.uint8),
-        np.array([each.round for each in entries], np.uint16),
+        rows,
+        [each.side for each in entries],
+        [each.slot for each in entries],
+        [0 if each.file is not None else TensorFlag.STAT_ONLY for each in entries],
+        [each.round for each in entries],
     )

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -251,7 +251,7 @@ def _unpack_names(known_names: KnownNames, place: int, payload: bytes | None) ->
     if found is None or len(set(map(len, found[:3]))) > 1:
         return None
     columns = []
-    enter = (
+    enter: tuple[Callable[[bytes], int], ...] = (
         lambda text: _prefix(known_names, place, text),
         lambda text: _device(known_names, text),
         known_names.ending_number,

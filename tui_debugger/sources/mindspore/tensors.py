@@ -25,9 +25,9 @@ from tui_debugger.sources.base import (
     NO_NUMBER,
     Names,
     OverflowRecord,
-    SortedTensorTable,
     TensorFlag,
     TensorPlaces,
+    TensorTable,
     latest,
     tensor_keys,
 )
@@ -98,7 +98,7 @@ class Arrangement:
 _of_statistics: Final = LastResult[Arrangement]()
 
 
-class MindSporeStepTable(SortedTensorTable):
+class MindSporeStepTable(TensorTable):
     """The tensors of one step of MindSpore."""
 
     def __init__(

@@ -48,7 +48,7 @@ from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_produc
 from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import ROW, ReadSpecs, RecordedColumns, RecordState
+from tui_debugger.stats.records import ROW, RecordedColumns, RecordState
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
@@ -91,19 +91,7 @@ class MsprobeStepTable(StatisticsTable):
 
     def spec(self, index: int) -> ReadSpec:
         name = os.fsdecode(self._files[index])
-        return replace(self._kind(name, index), path=f"{self._data}/{name}")
-
-    def _kind(self, name: str, index: int) -> ReadSpec:
-        return how_to_read(name, self._dtypes[int(self._dtype[index])])
-
-    def specs(self, indices: Integers) -> ReadSpecs:
-        data = os.fsencode(self._data) + b"/"
-        paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
-        for at, index in enumerate(indices.tolist()):
-            name = self._files[index]
-            paths.append(data + name)
-            kind[at] = numbers.setdefault(self._kind(os.fsdecode(name), index), len(numbers))
-        return ReadSpecs(paths, tuple(numbers), kind)
+        return how_to_read(name, self._dtypes[int(self._dtype[index])]).at(f"{self._data}/{name}")
 
     @property
     def digest(self) -> bytes:
@@ -527,13 +515,5 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
 
 
 def _places(calls: StepCalls, rows: Int32) -> TensorPlaces:
-    flags = np.where(calls.has_file, 0, int(TensorFlag.STAT_ONLY)).astype(np.uint8)
-    node = rows[calls.node] if len(calls) else np.zeros(0, np.int32)
-    rounds = calls.round.astype(np.uint16)
-    return TensorPlaces(
-        node.astype(np.int32),
-        calls.side.astype(np.uint8),
-        calls.slot.astype(np.int16),
-        flags,
-        rounds if rounds.any() else None,
-    )
+    flags = np.where(calls.has_file, 0, int(TensorFlag.STAT_ONLY))
+    return TensorPlaces(rows[calls.node] if len(calls) else (), calls.side, calls.slot, flags, calls.round)

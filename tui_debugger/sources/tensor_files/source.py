@@ -432,10 +432,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             for axis, place in part.places:
                 self._meshes.setdefault(rank, {}).setdefault(axis, set()).add(place)
         of = nodes.add(arrays)
-        side = np.array([int(each.side) for each in arrays], np.uint8)
-        slot = np.array([each.slot for each in arrays], np.int16)
-        flags = np.array([0 if each.row is None else each.row.marks for each in arrays], np.uint8)
-        rounds = np.array([0 if each.row is None else each.row.round for each in arrays], np.uint16)
+        side, slot = np.array([each.side for each in arrays]), np.array([each.slot for each in arrays])
+        flags = np.array([0 if each.row is None else each.row.marks for each in arrays])
+        rounds = np.array([0 if each.row is None else each.row.round for each in arrays])
         # An index has the order in which tensors were made; names have no order but their own.
         indexed = bool(arrays) and all(each.row is not None for each in arrays)
         if self._tree is None:
