@@ -1,5 +1,7 @@
 """``Source`` is the protocol of everything that can be debugged, ``TensorTable`` its tensors of a step as columns."""
 
+# ruff: noqa: ARG002 - a default answer needs no arguments
+
 from __future__ import annotations
 
 import gc
@@ -32,7 +34,7 @@ from tui_debugger.model import (
     UnreadablePart,
     no_progress,
 )
-from tui_debugger.notes import RunNotes
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel.files import look_at_files
 from tui_debugger.stats.records import ReadSpecs, RecordedColumns
@@ -316,6 +318,7 @@ class Source(Protocol):
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
         """Graphs of a rank's nodes with attributes of operators, read anew for exports; broken ones are left out."""
+        return ()
 
     def arguments(
         self,
@@ -325,24 +328,30 @@ class Source(Protocol):
         round: int = 0,  # noqa: A002 - the word for it
     ) -> CallArguments | None:
         """The arguments of a node's call in a round of a step (0: the newest); None where unknown."""
+        return None
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The recorded statistics of a step by column title, with ``Op Name``, ``IO`` and ``Slot``; else None."""
+        return None
 
     def notes(self, rank: int) -> RunNotes:
         """Scalars that the program noted of its steps, as far as known; may grow. Quick."""
+        return NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """The operator that the name of a tensor's file tells of; None where the name tells nothing."""
+        return None
 
     def refresh(self) -> Changes:
         """Looks for changes on disk."""
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories whose changes are worth a ``refresh``."""
+        return ()
 
     def close(self) -> None:
         """Frees open resources. Idempotent."""
+        return
 
 
 RankPlaces = Mapping[str, tuple[int, int]]
@@ -629,26 +638,26 @@ class TensorTable(ABC):
             kept = self._kept = start, self.recorded_columns(rows)
         return None if kept[1] is None else kept[1].stats(index - start)
 
-    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - of a table with such
+    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
         """``recorded`` and ``recorded_meta`` of several rows; None where the rows must be asked one by one."""
         return None
 
-    def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - of a table with such
+    def doubtful_mean(self, index: int) -> float | None:
         """A recorded mean by a version that is known to compute it wrongly; else None."""
         return None
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - of a table with such
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
         return None
 
-    def hashed(self, index: int) -> int:  # noqa: ARG002 - of a table with such
+    def hashed(self, index: int) -> int:
         """A number for the recorded digest of a tensor's values: ``ZEROS_DIGEST`` for zeros, 0 without a digest.
 
         Equal digests have equal numbers, in other runs too, as long as this process lives.
         """
         return 0
 
-    def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - of a table with such
+    def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """The device's records of the operator run that wrote a row; empty unless the row is ``OVERFLOWED``."""
         return ()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -35,12 +35,11 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import (
-    CallArguments,
     Capability,
     Changes,
     Names,
+    Source,
     StepEntries,
     TensorPlaces,
     TensorTable,
@@ -53,7 +52,7 @@ from tui_debugger.sources.scope import RunPart, Scope, scope_at
 from tui_debugger.stats.records import ReadSpecs
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.messages import ParsedGraph
+    pass
 
 ROOT: Final = 0
 """The number of the graph of all nodes, whose name is the source's ``graph``."""
@@ -301,7 +300,7 @@ def _claimed(listed: ListedStep) -> set[str]:
     return claimed_by(listed.table) | set(listed.claimed)
 
 
-class GraphlessSource(ABC, Generic[U, N]):
+class GraphlessSource(Source, Generic[U, N]):
     """A ``base.Source`` that lists steps when asked; its nodes are the nodes of the steps listed so far.
 
     A layout implements ``_find`` (where the steps are) and ``_read`` (what is in a step).
@@ -309,6 +308,8 @@ class GraphlessSource(ABC, Generic[U, N]):
 
     graph: ClassVar[str]
     """The name of the graph of all nodes."""
+    _new_nodes: Callable[[], N]
+    """Makes the nodes of a rank before any step was listed."""
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
         """Looks for the steps. ``given`` is the path as the user wrote it."""
@@ -328,10 +329,6 @@ class GraphlessSource(ABC, Generic[U, N]):
         """Looks for the steps, by names only."""
 
     @abstractmethod
-    def _new_nodes(self) -> N:
-        """The nodes of a rank before any step was listed."""
-
-    @abstractmethod
     def _read(self, rank: int, step: int, nodes: N, progress: ProgressFn) -> ListedStep:
         """Lists the tensors of a step, and adds its nodes."""
 
@@ -340,8 +337,8 @@ class GraphlessSource(ABC, Generic[U, N]):
         """The layout's name for people."""
 
     @abstractmethod
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
+    def _paths(self, unit: U) -> Iterable[str]:
+        """The files and directories of a step that hold nothing of another step."""
 
     def _layout_notices(self) -> Iterable[str]:
         """Notices about the layout and what was listed."""
@@ -436,6 +433,12 @@ class GraphlessSource(ABC, Generic[U, N]):
         for at, each in listed.items():
             yield StepEntries(*at, places[at], partial(_claimed, each))
 
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
+        for rank, steps in self._layout.units.items():
+            for step, unit in steps.items():
+                yield from ((rank, step, path) for path in self._paths(unit))
+
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """The nodes of all listed steps; lists steps of the scope until one has nodes."""
         with self._lock:
@@ -454,28 +457,10 @@ class GraphlessSource(ABC, Generic[U, N]):
                 self.nodes(rank, progress)  # rows begin with the nodes of the first step
             return self._step(rank, step, progress).table
 
-    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
-        return ()
-
-    def arguments(
-        self,
-        rank: int,  # noqa: ARG002 - see base.Source
-        step: int,  # noqa: ARG002 - as above
-        row: int,  # noqa: ARG002 - as above
-        round: int = 0,  # noqa: A002, ARG002 - as above
-    ) -> CallArguments | None:
-        return None
-
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         with self._lock:
             table = self.tensors(rank, step)
             return table.rows_as_text(self.nodes(rank)) if isinstance(table, StatisticsTable) and len(table) else None
-
-    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
-        return NO_NOTES
-
-    def written_by(self, spec: ReadSpec) -> None:
-        """Names do not tell."""
 
     def refresh(self) -> Changes:
         with self._lock:
@@ -506,9 +491,6 @@ class GraphlessSource(ABC, Generic[U, N]):
         """The directories in which steps, ranks and files appear, and the newest steps."""
         found = (str(self._root), *self._layout.directories[-_WATCHED:], *list(self._newest())[-_WATCHED:])
         return [Path(path) for path in dict.fromkeys(found)]
-
-    def close(self) -> None:
-        """Nothing is open between calls."""
 
     def _nodes_of(self, rank: int) -> N:
         if rank not in self._nodes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -223,23 +223,16 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
     def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:
         """Lists the tensors of a step."""
 
-    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """The files of a step that hold nothing of another step."""
-        return files
+    def _paths(self, unit: tuple[str, ...]) -> Iterable[str]:
+        return unit
 
     def _name(self) -> str:
         return self.layout
 
-    def _new_nodes(self) -> _TorchDumpNodes:
-        return _TorchDumpNodes()
+    _new_nodes = _TorchDumpNodes
 
     def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
-
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            for step, files in steps.items():
-                yield from ((rank, step, path) for path in self._own(files))
 
     def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
         parameters = sorted(self._layout.parameters.get(rank, ()))

@@ -218,15 +218,17 @@ class LogSource(GraphlessSource[str, _LogNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return self.ranks() if self._kind.edges else ()
 
+    def _paths(self, unit: str) -> Iterable[str]:
+        return (unit,)
+
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         for rank, paths in self._layout.logs.items():
             yield from ((rank, None, path) for path in paths)
-        for steps_of_rank in (self._layout.units, self._layout.tensors):
-            for rank, steps in steps_of_rank.items():
-                yield from ((rank, step, path) for step, path in steps.items())
+        yield from super().places()
+        for rank, steps in self._layout.tensors.items():
+            yield from ((rank, step, path) for step, path in steps.items())
 
-    def _new_nodes(self) -> _LogNodes:
-        return _LogNodes()
+    _new_nodes = _LogNodes
 
     def _find(self) -> LogLayout:
         try:

@@ -350,12 +350,10 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
     def _layout_notices(self) -> Iterable[str]:
         return (*self._found_notices, *self._head_notices())
 
-    def _new_nodes(self) -> _MsprobeNodes:
-        return _MsprobeNodes()
+    _new_nodes = _MsprobeNodes
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            yield from ((rank, step, path) for step, path in steps.items())
+    def _paths(self, unit: str) -> Iterable[str]:
+        return (unit,)
 
     def _newest(self) -> Iterator[str]:
         return (steps[step] for steps in self._layout.units.values() for step in list(steps)[-1:])

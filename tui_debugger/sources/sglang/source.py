@@ -363,8 +363,8 @@ class PassSource(TorchDumpSource):
         if found:
             layout.units[rank] = {step: (file, found.get(step + 1, "")) for step, file in found.items()}
 
-    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        return files[:1]
+    def _paths(self, unit: tuple[str, ...]) -> Iterable[str]:
+        return unit[:1]
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
         """By the name of the rank's directory: tensor-parallel rank and pipeline stage."""

@@ -389,13 +389,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout
 
-    def _new_nodes(self) -> _TensorFileNodes:
-        return _TensorFileNodes()
+    _new_nodes = _TensorFileNodes
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            for step, units in steps.items():
-                yield from ((rank, step, unit.path) for unit in units)
+    def _paths(self, unit: list[Unit]) -> Iterable[str]:
+        return (each.path for each in unit)
 
     def _newest(self) -> Iterator[str]:
         for steps in self._layout.units.values():
