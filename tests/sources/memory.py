@@ -181,12 +181,12 @@ class MemoryTable(TensorTable):
         return (value.dtype, value.shape) if isinstance(value, Recorded) else None
 
 
-def _rounds(rows: Sequence[tuple[int, Key]]) -> npt.NDArray[np.uint16] | None:
-    """The round of each row: 0 where a key names none; None when every tensor was written once."""
+def _rounds(rows: Sequence[tuple[int, Key]]) -> list[int]:
+    """The round of each row: 0 where a key names none; nothing when every tensor was written once."""
     count = Counter((row, key[1], key[2]) for row, key in rows)
     if max(count.values(), default=0) < 2:
-        return None
-    return np.array([_round(key) for _, key in rows], np.uint16)
+        return []
+    return [_round(key) for _, key in rows]
 
 
 def _round(key: Key) -> int:

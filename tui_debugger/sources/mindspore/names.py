@@ -194,7 +194,7 @@ Prefix = tuple[int, bool, bytes]
 
 _ZERO = ord("0")
 _OF_DEVICE = frozenset(fmt.encode() for fmt in DEVICE_FORMATS)
-_PARAMETER = b"Parameter."
+PARAMETER = b"Parameter."
 _ANY_PREFIX = b"Type.name"
 _ANY_FILE = _ANY_PREFIX + b".0.0.0"
 
@@ -246,8 +246,8 @@ _latest: list[_Numbered] = []
 _operators: Final = LastResult[Mask]()
 
 
-def _are_operators(prefixes: Sequence[bytes]) -> Mask:
-    return np.array([not text.startswith(_PARAMETER) for text in prefixes], np.bool_)
+def are_operators(prefixes: Sequence[bytes]) -> Mask:
+    return np.array([not text.startswith(PARAMETER) for text in prefixes], np.bool_)
 
 
 class KnownNames:
@@ -289,9 +289,9 @@ class KnownNames:
         """By prefix, whether it names an operator: else a parameter or a constant."""
         known, length = len(self._operator_column), len(self.prefixes)
         if not known and length:
-            self._operator_column = _operators.of(self.prefixes, length, make=lambda: _are_operators(self.prefixes))
+            self._operator_column = _operators.of(self.prefixes, length, make=lambda: are_operators(self.prefixes))
         elif known < length:
-            self._operator_column = np.append(self._operator_column, _are_operators(self.prefixes[known:]))
+            self._operator_column = np.append(self._operator_column, are_operators(self.prefixes[known:]))
         return self._operator_column
 
     def place(self, root: int, constants: bool) -> int:

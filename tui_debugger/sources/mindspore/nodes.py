@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, MindSporeStepListing
 from tui_debugger.sources.mindspore.match import NOWHERE, ContentReading, FileGroup, GroupMatch, match_names
 from tui_debugger.sources.mindspore.names import Prefix, split_prefix
-from tui_debugger.sources.mindspore.order_files import read_order
+from tui_debugger.sources.mindspore.order_files import OperatorOrder, StepsThatRan, read_order
 from tui_debugger.stats.npy import open_array
 
 
@@ -290,6 +290,7 @@ def _unpack_match(payload: bytes | None, groups: FileGroups, nodes: int) -> tupl
 DIRECTORY = "graphs"
 FILE = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.pb")
 ORDER_DIRECTORY = "execution_order"
+Read = TypeVar("Read", OperatorOrder, StepsThatRan)
 ORDER_FILE = re.compile(r"ms_execution_order_graph_(\d{1,9})\.csv")
 
 Signature = tuple[tuple[str, Stamp], ...]
@@ -309,7 +310,7 @@ class GraphFiles:
 
 
 def graph_paths(rank: Path) -> list[Path]:
-    return _numbered(rank / DIRECTORY, FILE)
+    return [path for _, path in numbered_files(rank / DIRECTORY, FILE)]
 
 
 def may_have_graph(rank: Path) -> bool:
@@ -318,8 +319,8 @@ def may_have_graph(rank: Path) -> bool:
 
 
 def graph_signature(rank: Path) -> Signature:
-    paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
-    return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
+    paths = numbered_files(rank / DIRECTORY, FILE) + numbered_files(rank / ORDER_DIRECTORY, ORDER_FILE)
+    return tuple((path.name, looks) for _, path in paths if (looks := stamp(path)) != NEVER)
 
 
 def paths_of(rank: Path, signature: Signature) -> list[Path]:
@@ -347,23 +348,34 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection
             part = broken_graph(path, problem)
             notices.append(f"{part.where}: {problem.what}")
             parts.append(part)
-    orders: dict[int | str, tuple[str, ...]] = {}
-    for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
-        where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
-        try:
-            order = read_order(path)
-        except OSError as error:
-            notices.append(f"{where} cannot be read")
-            parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
-            continue
-        orders[_number(path, ORDER_FILE)] = order.names
-        if order.damage:
-            parts.append(UnreadablePart(where, order.damage, graph=True))
+    found = read_orders(rank, ORDER_FILE, read_order, notices, parts)
+    orders: dict[int | str, tuple[str, ...]] = {number: order.names for number, _, order in found}
     refused = unreadable_directories(rank, seen)
     notices += [f"{part.where} cannot be read: {part.why}" for part in refused]
     if graphs and not any(orders.values()) and not refused and not parts:
         notices.append(f"{rank.name} has no execution order: nodes are in the order of the graph file")
     return GraphFiles(tuple(graphs), orders, tuple(notices), (*refused, *parts))
+
+
+def read_orders(
+    rank: Path,
+    pattern: re.Pattern[str],
+    read: Callable[[Path], Read],
+    notices: list[str],
+    parts: list[UnreadablePart],
+) -> Iterator[tuple[int, str, Read]]:
+    """Yields number, name and content of the files of an order; adds damage to the notices and parts."""
+    for number, path in numbered_files(rank / ORDER_DIRECTORY, pattern):
+        where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+        try:
+            found = read(path)
+        except OSError as error:
+            notices.append(f"{where} cannot be read")
+            parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
+            continue
+        if found.damage:
+            parts.append(UnreadablePart(where, found.damage, graph=True))
+        yield number, where, found
 
 
 def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[UnreadablePart]:
@@ -380,9 +392,9 @@ def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[Unrea
     return parts
 
 
-def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    paths = [directory / name for name in names_of(directory) if pattern.fullmatch(name)]
-    return sorted(paths, key=lambda path: _number(path, pattern))
+def numbered_files(directory: Path, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+    found = [(pattern.fullmatch(name), directory / name) for name in names_of(directory)]
+    return sorted((int(match[1]), path) for match, path in found if match)
 
 
 def names_of(directory: Path) -> list[str]:
@@ -395,11 +407,6 @@ def names_of(directory: Path) -> list[str]:
         except OSError:
             continue
     return []
-
-
-def _number(path: Path, pattern: re.Pattern[str]) -> int:
-    match = pattern.fullmatch(path.name)
-    return int(match[1]) if match else -1
 
 
 _NEVER = NOWHERE - 1

@@ -43,9 +43,11 @@ from tui_debugger.sources.mindspore.listing import (
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
     MEMBER,
+    PARAMETER,
     SUFFIX,
     DirectoryNames,
     KnownNames,
+    are_operators,
     decode,
     generation,
     is_later_slice,
@@ -477,8 +479,6 @@ def _generation_of(prefixes: tuple[bytes, ...], token: str) -> str:
 GLANCE: Final = 32
 """Number of names that are looked at first."""
 
-_PARAMETER: Final = b"Parameter."
-
 Key = tuple[bytes, bytes, bytes]
 """(``type.name``, side, slot)."""
 
@@ -490,17 +490,13 @@ class DirectoryTimes(NamedTuple):
     """Runs, oldest first; of a big directory only as far as its names were read."""
     whole: bool
     """Whether all of its names were read."""
-    stamps: tuple[Stamp, Stamp]
-    """Stamps of the directory and its statistics, before the look."""
-
-
-def stamps_of(path: Path) -> tuple[Stamp, Stamp]:
-    return stamp(path), stamp(path / STATISTICS)
+    stamps: Stamps
+    """Stamps of the directory before the look."""
 
 
 def read_times(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> DirectoryTimes:
     """Reads some names of a directory, or its ``whole``; one that cannot be listed has one run of unknown time."""
-    stamps = stamps_of(path)
+    stamps = place_stamps(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
     keys = [key for key, _ in seen]
@@ -575,14 +571,14 @@ def _spans(seen: list[tuple[Key, int]]) -> tuple[Span, ...]:
     if len(numbers) == len(seen):
         return (_span(seen),)
     time = np.array([each for _, each in seen], np.int64)
-    operator = np.array([not text.startswith(_PARAMETER) for (text, _, _), _ in seen], np.bool_)
+    operator = np.array([not text.startswith(PARAMETER) for (text, _, _), _ in seen], np.bool_)
     return _divided(np.array(key, np.int64), time, operator)
 
 
 def _span(seen: list[tuple[Key, int]]) -> Span:
     """``run_order.span`` without arrays, for the few names of a brief look."""
-    operators = [time for (text, _, _), time in seen if time and not text.startswith(_PARAMETER)]
-    parameters = [time for (text, _, _), time in seen if time and text.startswith(_PARAMETER)]
+    operators = [time for (text, _, _), time in seen if time and not text.startswith(PARAMETER)]
+    parameters = [time for (text, _, _), time in seen if time and text.startswith(PARAMETER)]
     first, last = min(operators, default=0), max(operators, default=0)
     if not operators or last - first > DAY or (parameters and max(parameters) - min(parameters) > DAY):
         times = np.array([*operators, *parameters], np.int64)
@@ -617,10 +613,8 @@ _written_once: Final = LastResult[bool]()
 """Whether a file names every tensor once, and so holds one run."""
 
 
-@lru_cache(maxsize=1)
-def _operators(prefixes: tuple[bytes, ...]) -> Mask:
-    """Mask of the names of operators; the steps and ranks of a run have the same names."""
-    return np.array([not text.startswith(_PARAMETER) for text in prefixes] or [False], np.bool_)
+_operators: Final = lru_cache(maxsize=1)(are_operators)
+"""The steps and ranks of a run have the same names."""
 
 
 _Place = tuple[int, int]
@@ -698,7 +692,7 @@ class RunTimes:
     def _read_times(self, layout: RankLayout, history: Mapping[int, Sequence[int]]) -> None:
         for _, path in _places(layout):
             seen = self._times.get(path)
-            if seen is None or (path not in self._fresh and (seen.stamps != stamps_of(path) or young(seen.stamps))):
+            if seen is None or (path not in self._fresh and (seen.stamps != place_stamps(path) or young(seen.stamps))):
                 self._times[path] = read_times(path, statistics=self._statistics)
             self._fresh.add(path)
         often = {root: Counter(lines) for root, lines in history.items()}
