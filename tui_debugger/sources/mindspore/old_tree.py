@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import NamesReader, names_in
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has
 
 if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
@@ -142,13 +143,9 @@ def open_old_tree(root: Path, given: Path, notices: Sequence[str] = ()) -> Sourc
     return TensorFilesSource(root, given, notices, tree)
 
 
-_SHOWS: Final = Shows(
+_SHOWS: Final = replace(
+    SHOWS_NOTHING,
     values=Has.YES,
-    statistics=Has.NO,
-    hashes=Has.NO,
-    order=Order.NAMES,
-    edges=Edges.NONE,
-    stacks=Has.NO,
     gradients=Has.YES,
     record=(
         "export MINDSPORE_DUMP_CONFIG=/absolute/data_dump.json",
