@@ -33,6 +33,7 @@ from tui_debugger.model import (
     Side,
     UnreadablePart,
     no_progress,
+    sorted_parts,
     turns,
 )
 from tui_debugger.sources.base import (
@@ -417,7 +418,7 @@ class GraphlessSource(Source, Generic[U, N]):
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
             listed = [part for each in self._listed.values() for part in each.parts]
-            return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+            return sorted_parts((*self._layout.parts, *listed))
 
     @property
     def listed(self) -> int:
@@ -491,6 +492,9 @@ class GraphlessSource(Source, Generic[U, N]):
         """The directories in which steps, ranks and files appear, and the newest steps."""
         found = (str(self._root), *self._layout.directories[-_WATCHED:], *list(self._newest())[-_WATCHED:])
         return [Path(path) for path in dict.fromkeys(found)]
+
+    def _part(self, path: str, why: str, rank: int | None = None, step: int | None = None) -> UnreadablePart:
+        return UnreadablePart(os.path.relpath(path, self._root), why, rank, step)
 
     def _nodes_of(self, rank: int) -> N:
         if rank not in self._nodes:

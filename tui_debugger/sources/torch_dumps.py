@@ -10,7 +10,6 @@ because they were recorded before the modules in it.
 
 from __future__ import annotations
 
-import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -242,14 +241,14 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         files = self._layout.units[rank][step]
         listing = self._list(rank, step, files, progress)
         if not listing.tensors and not listing.parts:
-            where = os.path.relpath((files or (str(self._root),))[0], self._root)
-            listing.parts.append(UnreadablePart(where, f"no tensor in step {step}", rank, step))
+            where = (files or (str(self._root),))[0]
+            listing.parts.append(self._part(where, f"no tensor in step {step}", rank, step))
         number, during = _rounds(listing.tensors)
         listed = np.flatnonzero(number <= MOST_ROUNDS)
         if len(listed) < len(listing.tensors):
             left = len(listing.tensors) - len(listed)
             why = f"{left:,} tensors that were recorded more than {MOST_ROUNDS:,} times in one step"
-            listing.parts.append(UnreadablePart(".", why, rank, step))
+            listing.parts.append(self._part(str(self._root), why, rank, step))
         tensors = [listing.tensors[at] for at in listed.tolist()]
         rows = nodes.add(tensors, listing.placements)
         by = _in_order(tensors, nodes.table.order[rows], number[listed], during[listed])

@@ -18,7 +18,7 @@ import numpy as np
 from tui_debugger.errors import NotADumpError
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import NodeFlag, NodeTable
-from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
+from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart, sorted_parts
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
@@ -204,7 +204,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
-            return tuple(sorted({*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)}))
+            return sorted_parts((*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)))
 
     def _name(self) -> str:
         return self._kind.name
@@ -266,19 +266,16 @@ class LogSource(GraphlessSource[str, _LogNodes]):
                 read.steps = {step: self._read_log(path)}
         except OSError as error:
             why = why_not(path, error, wanted="a file")
-            read.parts.append(UnreadablePart(self._where(path), why, rank, at))
+            read.parts.append(self._part(path, why, rank, at))
         except ValueError as error:
-            read.parts.append(UnreadablePart(self._where(path), str(error), rank, at))
+            read.parts.append(self._part(path, str(error), rank, at))
         if self._kind.whole and not read.steps and not read.parts:
-            read.parts.append(UnreadablePart(self._where(path), "no statistic in it", rank))
+            read.parts.append(self._part(path, "no statistic in it", rank))
         for number, found in read.steps.items():
             problems = found.problems or ([] if found.operations else ["no tensor in it"])
-            read.parts += [UnreadablePart(self._where(path), why, rank, number) for why in problems]
+            read.parts += [self._part(path, why, rank, number) for why in problems]
         self._logs[rank, step] = read
         return read
-
-    def _where(self, path: str) -> str:
-        return os.path.relpath(path, self._root)
 
     def _logged(self, rank: int, step: int) -> LoggedStep:
         if step not in self.steps(rank):

@@ -17,7 +17,7 @@ from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.messages import CALL, ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable, real_inputs
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.notes import RunNotes
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import (
@@ -279,7 +279,7 @@ class MindSporeSource:
             ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
         for rank in ranks:
             parts += rank.unreadable()
-        return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
+        return sorted_parts(parts)
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         """See ``base.AccountingSource``. A rank that was not looked at is one place, and its layout is not read."""

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64, Integers
+from tui_debugger.arrays import Array, Int32, Int64, Integers
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
@@ -253,35 +253,26 @@ class _MsprobeNodes(InferredNodes):
         fresh = rows >= before
         scalars = [(rows[node], slot, self._scalar(text)) for node, slot, text in step.scalars if fresh[node]]
         count = len(self.names)
-        counts = np.zeros(count, np.int64)
-        counts[: len(self._counts)] = self._counts
+        counts = _longer(self._counts, count)
         counts[rows[fresh]] = np.minimum(found.inputs[fresh], MAX_SLOTS)
         mine = fresh[found.node] & (found.position < MAX_SLOTS)
         ptr = pointers(counts)
-        in_node, in_slot = np.full(int(ptr[-1]), -1, np.int32), np.zeros(int(ptr[-1]), np.int16)
-        in_node[: len(self._in_node)], in_slot[: len(self._in_slot)] = self._in_node, self._in_slot
+        in_node, in_slot = _longer(self._in_node, int(ptr[-1]), -1), _longer(self._in_slot, int(ptr[-1]))
         at = ptr[rows[found.node[mine]]] + found.position[mine]
         producer = found.producer[mine]
         in_node[at] = np.where(producer >= 0, rows[producer], -1)
         in_slot[at] = found.slot[mine]
         for row, slot, constant in scalars:
             in_node[ptr[row] + slot] = constant
-        flags = np.zeros(count, np.uint8)
-        flags[: len(self._flags)] = self._flags
+        flags = _longer(self._flags, count)
         flags[rows[fresh]] = int(NodeFlag.INFERRED if mine.any() else NodeFlag.FILE_ONLY)
         saved = self.types.get(SAVED_TYPE, -1), self.types.get(SAVED_TYPE + BACKWARD, -1)
         flags[np.isin(self.type_of, saved)] = int(NodeFlag.FILE_ONLY)
-        outputs = np.ones(count, np.int64)
-        outputs[: len(self._outputs)] = self._outputs
+        outputs = _longer(self._outputs, count, 1)
         is_output = step.side == int(Side.OUTPUT)
         np.maximum.at(outputs, rows[step.node[is_output]], step.slot[is_output].astype(np.int64) + 1)
-        self._counts, self._in_node, self._in_slot, self._flags, self._outputs = (
-            counts,
-            in_node,
-            in_slot,
-            flags,
-            outputs,
-        )
+        self._counts, self._in_node, self._in_slot = counts, in_node, in_slot
+        self._flags, self._outputs = flags, outputs
 
     def _correct(self, step: StepCalls, rows: Int32, before: int) -> bool:
         """Removes edges that a step contradicts; tells whether there were any.
@@ -308,6 +299,11 @@ class _MsprobeNodes(InferredNodes):
         self._in_node[edge[wrong]] = new
         self._in_slot[edge[wrong]] = np.where(new >= 0, step.slot[np.maximum(found, 0)], 0)
         return True
+
+
+def _longer(column: Array, count: int, fill: int = 0) -> Array:
+    """A copy of a column with ``count`` rows, the new ones filled."""
+    return np.append(column, np.full(count - len(column), fill, column.dtype))
 
 
 @dataclass(slots=True)
@@ -415,16 +411,16 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         content = content_of(directory) if sum(map(len, self._layout.units.values())) > 1 else b""
         same = self._same.pop(content, None)
         parts: list[UnreadablePart] = []
-        where = os.path.relpath(directory, self._root)
         try:
             calls = same.calls if same is not None else read_calls(directory)
         except BadCallsError as error:
-            parts.append(UnreadablePart(where, str(error), rank, step))
+            parts.append(self._part(directory, str(error), rank, step))
             calls = StepCalls()
         for name, why in calls.problems:
-            parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED, TENSORS}))
+            part = self._part(f"{directory}/{name}", why, rank, step)
+            parts.append(replace(part, graph=name not in {CALLS, SAVED, TENSORS}))
         if not len(calls) and not parts:
-            parts.append(UnreadablePart(where, "no tensor in it", rank, step))
+            parts.append(self._part(directory, "no tensor in it", rank, step))
         if calls.has_file.any() and not calls.tensors_listed:
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
@@ -486,8 +482,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
                 try:
                     found = StepArguments(directory, self._rows[rank, step], known)
                 except BadCallsError as error:
-                    where = os.path.relpath(directory, self._root)
-                    missed = UnreadablePart(where, f"arguments of calls: {error}", rank, step)
+                    missed = self._part(directory, f"arguments of calls: {error}", rank, step)
                     listed.parts += [missed] if missed not in listed.parts else []
                     return None
                 self._arguments = (rank, step, listed.state), found

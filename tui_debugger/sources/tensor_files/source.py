@@ -30,6 +30,7 @@ from tui_debugger.model import (
     TensorStats,
     UnreadablePart,
     no_progress,
+    sorted_parts,
 )
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
@@ -68,6 +69,7 @@ from tui_debugger.sources.tensor_files.listing import (
     file_node,
     indexed_files,
     node_name,
+    reason,
     without_other_forms,
 )
 from tui_debugger.text.numbers import first_of, plural
@@ -261,7 +263,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
-            return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
+            return sorted_parts((*super().unreadable(), *self._broken))
 
     def notes(self, rank: int) -> RunNotes:
         """The notes of a converted dump, or the log of Hugging Face's Trainer."""
@@ -286,7 +288,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             except OSError as error:
                 why = why_not(path, error)
             if why:
-                self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+                self._broken.add(self._part(path, why, rank))
         return notes
 
     def _said_of(self, rank: int) -> SaidOfRank:
@@ -296,7 +298,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             if self._converted_nodes(rank) is not None:
                 path = os.path.join(os.path.dirname(self._first_path(rank)), SAID_FILE)  # noqa: PTH118, PTH120 - text
                 self._said[rank], why = SaidOfRank.looked_at(Path(path))
-                damage = [UnreadablePart(os.path.relpath(path, self._root), why, rank)] if why else []
+                damage = [self._part(path, why, rank)] if why else []
                 self._broken.update(self._said[rank].doubts, damage)
         return self._said[rank]
 
@@ -334,8 +336,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
                 try:
                     found = read_nodes(path)
                 except (OSError, ValueError) as error:
-                    why = why_not(path, error) if isinstance(error, OSError) else str(error)
-                    self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+                    self._broken.add(self._part(path, reason(path, error), rank))
             self._converted[rank] = found
             return found
 
