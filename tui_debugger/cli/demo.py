@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli import open_
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+    from tui_debugger.cli.options import Commands
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
 """The directory of the demo's training script: the stacks in the recorded graph name this path."""
@@ -17,7 +17,7 @@ RECORDED_IN = "/home/user/script"
 """The directory of the script in the recorded live session."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "demo",
         help="open a real dump that ships with tdbg",
@@ -36,7 +36,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     from tui_debugger.demo import DEMO, PYTORCH, demo_dump
 
     path = demo_dump(PYTORCH if arguments.pytorch else DEMO)

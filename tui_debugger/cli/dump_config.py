@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import Span, add_redirects, spans, whole
+from tui_debugger.cli.options import Commands, Span, add_redirects, spans, whole
 from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
@@ -19,8 +20,6 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.recording import mindspore
     from tui_debugger.recording.disk import Estimate, StepSize
     from tui_debugger.recording.json_lines import Parsed
@@ -47,7 +46,7 @@ _MODES: Final = {"all": 0, "kernels": 1, "set_dump": 2}
 _MOST_DEVICE: Final = 4095
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "dump-config",
         help="write or check the configuration of a dump (MindSpore, msprobe)",
@@ -134,7 +133,7 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--steps", type=whole("a number from 1", 1), metavar="N", help="how many steps are recorded")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     with documented("dump-config", arguments):
         return _check(arguments) if arguments.check is not None else _write(arguments)
 
@@ -150,7 +149,7 @@ class _TargetProgram:
     known_from: str
 
 
-def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _TargetProgram:
+def _reader(arguments: Namespace, beside: Path | None = None) -> _TargetProgram:
     """Finds version and device from the options, a dump, or installed packages.
 
     ``beside`` is the directory of a checked file: a dump around it tells version and device.
@@ -191,7 +190,7 @@ def _known(text: str) -> mindspore.Version | None:
         return None
 
 
-def _session(arguments: argparse.Namespace) -> Session:
+def _session(arguments: Namespace) -> Session:
     """The dump that ``--like`` names; opened once, closed when the command ends."""
     session: Session | None = getattr(arguments, "session", None)
     if session is None:
@@ -216,7 +215,7 @@ def _installed() -> Iterator[str]:
 # -- --check ---------------------------------------------------------------------------------------
 
 
-def _check(arguments: argparse.Namespace) -> int:
+def _check(arguments: Namespace) -> int:
     from tui_debugger.recording import mindspore_check, msprobe
     from tui_debugger.recording.json_lines import parse
 
@@ -318,9 +317,7 @@ def _spelled(variable: Variable) -> str:
     return f"{variable.name} {variable.value}".strip()
 
 
-def _check_document(
-    arguments: argparse.Namespace, report: ConfigurationReport, known_from: str, code: int
-) -> dict[str, Any]:
+def _check_document(arguments: Namespace, report: ConfigurationReport, known_from: str, code: int) -> dict[str, Any]:
     return {
         **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
@@ -401,7 +398,7 @@ class _NewFile:
     sample: int
 
 
-def _write(arguments: argparse.Namespace) -> int:
+def _write(arguments: Namespace) -> int:
     from tui_debugger.recording.json_lines import parse
     from tui_debugger.session.export_files import fresh_text
 
@@ -479,7 +476,7 @@ def _absolute(text: str) -> str:
     return text
 
 
-def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
+def _mindspore_plan(arguments: Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, mindspore_check
 
     reader = _reader(arguments)
@@ -535,7 +532,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
     )
 
 
-def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
+def _msprobe_plan(arguments: Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, msprobe
 
     framework = asker.choice(arguments.framework, "what trains", "pytorch", tuple(msprobe.FRAMEWORKS))
@@ -574,7 +571,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
 # -- how large it will be ----------------------------------------------------------------------------
 
 
-def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
+def _estimate(arguments: Namespace, plan: _NewFile) -> Estimate | None:
     """Estimates the size of the dump on disk; None if neither a dump nor a number of parameters is named."""
     from tui_debugger.recording import disk
 
@@ -601,7 +598,7 @@ def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
     )
 
 
-def _step_of(arguments: argparse.Namespace) -> StepSize:
+def _step_of(arguments: Namespace) -> StepSize:
     """The largest of the first steps of a dump's first rank, by file sizes. Raises TdbgError if there is no tensor."""
     import numpy as np
 
@@ -649,7 +646,7 @@ def _print_written(output: str, plan: _NewFile, report: ConfigurationReport, siz
 
 
 def _write_document(
-    arguments: argparse.Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
+    arguments: Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
 ) -> dict[str, Any]:
     disk = None
     if size is not None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from tui_debugger.cli.output import note
 from tui_debugger.environment import command_of
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
-from tui_debugger.text.writer import write_colored
+from tui_debugger.text.writer import write_colored, write_data
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from rich.console import RenderableType
+
+    from tui_debugger.cli.options import Commands
 
 TOPICS: Final = (
     *(
@@ -54,7 +55,7 @@ tdbg help WORD ...        searches the pages
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "help",
         help="show the manual: topics, pages, search",
@@ -71,13 +72,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run, unknown_options_are_words=True)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     from tui_debugger.cli.main import COMMANDS, build_parser
 
     if arguments.man:
-        from tui_debugger.cli.completion import print_shell_file
+        from tui_debugger.cli.completion import shell_file
 
-        print_shell_file("man")
+        write_data(shell_file("man"))
         return 0
     words: list[str] = arguments.words
     if not words:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,7 +138,7 @@ class FindingsLog:
     ``backlog`` holds printed text that a thread has not written yet, if a thread writes.
     """
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Namespace) -> None:
         self.backlog: Backlog | None = None
         self._json: bool = arguments.json
         self._all_hits: bool = arguments.all_hits

@@ -6,12 +6,14 @@ import argparse
 import gc
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.options import (
+    Commands,
     add_appearance,
     add_command,
     add_comparison,
@@ -30,8 +32,6 @@ from tui_debugger.cli.options import (
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.config import Config
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn, Watchpoint
@@ -94,7 +94,7 @@ def source_map(text: str) -> tuple[str, str]:
     return old, new
 
 
-def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = False) -> int:
+def run(path: Path | None, arguments: Namespace, *, remember: bool = False) -> int:
     """Opens the screen and returns the exit code.
 
     A ``path`` with several dumps opens a start page of them; None opens a start page with recent dumps and those below
@@ -151,7 +151,7 @@ def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
     return path
 
 
-def _against(arguments: argparse.Namespace) -> ComparedRun | None:
+def _against(arguments: Namespace) -> ComparedRun | None:
     """Returns the other run and the options of the comparison; None without ``--against``.
 
     Raises TdbgError if there is not one dump, or a name is mapped without another run.
@@ -190,7 +190,7 @@ def require_terminal() -> None:
 
 def opener(
     path: Path,
-    arguments: argparse.Namespace,
+    arguments: Namespace,
     watches: Sequence[Watchpoint],
     config: Config,
     *,
@@ -228,7 +228,7 @@ def _remember_verdict(path: str, headline: Headline) -> None:
     RecentDumps().judged(path, LastVerdict.of(headline))
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "open",
@@ -254,5 +254,5 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     return run(arguments.path, arguments, remember=not arguments.no_state)

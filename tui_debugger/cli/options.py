@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 import math
 import re
+from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tui_debugger.cli.output import note, nowhere, say_scope
+from tui_debugger.cli.output import Command, note, nowhere, runner, say_scope
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.text.numbers import brief
 
@@ -43,7 +44,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def choice_of(arguments: argparse.Namespace) -> TensorChoice:
+def choice_of(arguments: Namespace) -> TensorChoice:
     """Returns the chosen tensors. Raises TdbgError for an unknown category."""
     from tui_debugger.check.sweep import TensorChoice
     from tui_debugger.model import CATEGORY_WORDS, Side
@@ -122,7 +123,7 @@ def add_judging(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
+def given_watchpoints(arguments: Namespace) -> tuple[Watchpoint, ...]:
     """Returns the watchpoints of --watch and --watch-file, disabled ones included; empty only without both options.
 
     Raises BadWatchpointError, which names the text, or the file and the entry.
@@ -134,7 +135,7 @@ def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
     return watchpoints_from(arguments.watch, arguments.watch_file)
 
 
-def enabled_watchpoints(arguments: argparse.Namespace) -> list[Watchpoint]:
+def enabled_watchpoints(arguments: Namespace) -> list[Watchpoint]:
     """The enabled watchpoints of both options, without duplicates, numbered from 1.
 
     Raises as ``given_watchpoints``, and TdbgError if all of them are disabled.
@@ -229,14 +230,14 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def configured(arguments: argparse.Namespace) -> Config:
+def configured(arguments: Namespace) -> Config:
     """Returns the configuration, defaults with --no-config. Raises ConfigError."""
     from tui_debugger.config import Config, config_path, load
 
     return Config() if arguments.no_config else load(config_path())
 
 
-def screen_config(arguments: argparse.Namespace) -> Config:
+def screen_config(arguments: Namespace) -> Config:
     """Returns the configuration with the values of the screen's options. Raises ConfigError."""
     config = configured(arguments)
     theme = config.theme if arguments.theme is None else arguments.theme
@@ -254,24 +255,29 @@ def conditions_of(texts: Sequence[str]) -> frozenset[str]:
         raise BadWatchpointError(error.what, where=f"--fail-on {','.join(texts)}", hint=error.hint) from None
 
 
+Commands: TypeAlias = "_SubParsersAction[argparse.ArgumentParser]"
+"""Where a command adds its parser."""
 _PART = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 Span = tuple[int, int]
 """First and last number, both included."""
 
 
 def add_command(
-    commands: _SubParsersAction[argparse.ArgumentParser],
+    commands: Commands,
     name: str,
     summary: str,
     description: str,
     epilog: str | None = None,
     *,
+    answer: Command | None = None,
+    judges: bool = False,
     without_path: str = "",
     several: bool = False,
     **more: Any,
 ) -> argparse.ArgumentParser:
     """Adds the parser of a command on a dump; texts of several lines are laid out already.
 
+    ``answer`` runs the command; ``judges``: its documents have a verdict, those of errors too.
     ``without_path`` says what the command does without PATH; empty if it needs a PATH. ``several``: it takes more
     directories with ranks of the same run. ``more`` goes to argparse.
     """
@@ -284,6 +290,8 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter if laid_out else argparse.HelpFormatter,
         **more,
     )
+    if answer is not None:
+        parser.set_defaults(run=runner(name, answer, judges=judges))
     says = "where the dump is" + (f" (default: {without_path})" if without_path else "")
     parser.add_argument("path", type=given_path, metavar="PATH", help=says, nargs="?" if without_path else None)
     if several:
@@ -483,7 +491,7 @@ def add_redirects(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
+def begin_opening(arguments: Namespace, config: Config) -> None:
     """Applies the ignored parts of the command line and the configuration."""
     from tui_debugger import opener
 
@@ -546,8 +554,10 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
     return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
 
 
-def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn, *, is_text: bool = True) -> Session:
-    """Opens a session, restricted to the chosen nodes; it is closed when the command ends.
+def open_session(
+    arguments: Namespace, progress: ProgressFn, path: Path | None = None, *, is_text: bool = True
+) -> Session:
+    """Opens a session on PATH or another path, restricted to the chosen nodes; it is closed when the command ends.
 
     Its first line names the part of the run: on stdout if the command writes text there (``is_text``), else on stderr.
     Raises TdbgError for no dump, an unknown graph, a bad regular expression, or no node left.
@@ -559,7 +569,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     config = configured(arguments)
     begin_opening(arguments, config)
     session = open_dump(
-        path,
+        path or arguments.path,
         workers=workers_of(arguments),
         remember=not arguments.no_cache,
         more=getattr(arguments, "more", ()),
@@ -611,7 +621,7 @@ def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
             )
 
 
-def workers_of(arguments: argparse.Namespace) -> MeasureWorkers:
+def workers_of(arguments: Namespace) -> MeasureWorkers:
     """Returns the workers of --jobs or --executor. Raises TdbgError if both are given or the cluster cannot be used."""
     from tui_debugger.stats.workers import MeasureWorkers
 
@@ -635,7 +645,7 @@ def several_graphs(session: Session) -> bool:
     return bool(session.graph_names())
 
 
-def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:
+def pairs_of(session: Session, arguments: Namespace) -> tuple[Pair, ...]:
     """The (rank, step) pairs that --rank and --step choose, by step, then rank.
 
     Raises TdbgError for a rank or step that was not dumped, or a named step that a named rank lacks.
@@ -647,6 +657,12 @@ def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...
     for step in _single(arguments.step):
         _look_for(step, {rank: session.steps(rank) for rank in ranks}, _single(arguments.rank))
     return session.pairs(ranks, steps)
+
+
+def open_pairs(arguments: Namespace, progress: ProgressFn) -> tuple[Session, tuple[Pair, ...]]:
+    """Opens a session, and returns the chosen (rank, step) pairs with it. Raises as ``open_session``, ``pairs_of``."""
+    session = open_session(arguments, progress)
+    return session, pairs_of(session, arguments)
 
 
 def _single(wanted: Sequence[Span] | None) -> list[int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_node,
     add_watches,
@@ -19,23 +20,10 @@ from tui_debugger.cli.options import (
     open_session,
     whole,
 )
-from tui_debugger.cli.output import (
-    document_head,
-    documented,
-    from_on,
-    interruptible,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.output import Answer, from_on, outcome_of, print_table, print_text, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.types import TensorRow
     from tui_debugger.diagnose.relations import Neighbourhood, Related, RelatedTree, Relations
     from tui_debugger.model import ProgressFn, TensorKey
@@ -62,13 +50,14 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "relations",
         "show what made a tensor and what uses it",
         DESCRIPTION,
         EPILOG,
+        answer=_related,
     )
     add_node(parser, "output 0")
     parser.add_argument(
@@ -92,57 +81,44 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         step="steps; the last one with the tensor counts (default: all)",
     )
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("relations", arguments):
-        return _shown(arguments)
-
-
-def _shown(arguments: argparse.Namespace) -> int:
+def _related(arguments: Namespace, progress: ProgressFn) -> Answer:
     if arguments.sketch and arguments.json:
         raise TdbgError(
             "--sketch has no meaning with --json",
             where="tdbg relations --sketch --json",
             hint="leave one of them out: the document has every hop of --hops",
         )
-    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_table
+    from tui_debugger.diagnose.relations import consumers, measured, producers, relations, relations_table
 
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        key = _tensor(session, arguments, progress)
-        _watch(session, key, arguments, progress)
-        around = _around(session, key, arguments, progress) if arguments.sketch else None
-        hops = 1 if around is not None else arguments.hops or 1
-        found = _measured(session, relations(session, key, progress), measured, progress)
-        up = _further(session, found.producers, hops, producers, progress)
-        down = _further(session, found.consumers, hops, consumers, progress)
-        missing = unseen(session, from_on(session, [(key.rank, key.step)]))
-        code = missing.code(TdbgError.exit_code if _unreadable(found, up, down) else 0)
-    missing.print_note()
-    for notice in session.info.notices:
-        note(notice)
-    if around is not None:
-        _print_sketch(around)
-        return code
-    if not arguments.json:
-        print_table(*relations_table(found, up, down))
-        return code
-    from tui_debugger.diagnose.relations import RelatedTree
-
-    print_json(
-        {
-            **document_head("relations", arguments.path, code),
-            "maker": found.maker or None,
-            "tensor": related_row(RelatedTree(found.centre)),
-            "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
-            "producers": [related_row(each, upstream=True) for each in up],
-            "consumers": [related_row(each, upstream=False) for each in down],
-            **missing.rows,
-        }
+    session = open_session(arguments, progress)
+    key = _tensor(session, arguments, progress)
+    _watch(session, key, arguments, progress)
+    around = _around(session, key, arguments, progress) if arguments.sketch else None
+    hops = 1 if around is not None else arguments.hops or 1
+    found = _measured(session, relations(session, key, progress), measured, progress)
+    up = _further(session, found.producers, hops, producers, progress)
+    down = _further(session, found.consumers, hops, consumers, progress)
+    return Answer(
+        code=outcome_of(doubt=_unreadable(found, up, down)),
+        missing=unseen(session, from_on(session, [(key.rank, key.step)])),
+        notices=session.info.notices,
+        document=lambda: _document(found, up, down),
+        show=lambda _: _print_sketch(around) if around is not None else print_table(*relations_table(found, up, down)),
     )
-    return code
+
+
+def _document(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> dict[str, Any]:
+    from tui_debugger.diagnose.relations import RelatedTree, related_row
+
+    return {
+        "maker": found.maker or None,
+        "tensor": related_row(RelatedTree(found.centre)),
+        "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
+        "producers": [related_row(each, upstream=True) for each in up],
+        "consumers": [related_row(each, upstream=False) for each in down],
+    }
 
 
 def _unreadable(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> bool:
@@ -162,7 +138,7 @@ _LINES = 200
 """Lines of a sketch at most."""
 
 
-def _around(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> Neighbourhood:
+def _around(session: Session, key: TensorKey, arguments: Namespace, progress: ProgressFn) -> Neighbourhood:
     from tui_debugger.diagnose.relations import measured, neighbourhood
 
     found = neighbourhood(session, key, arguments.hops or 2, progress)
@@ -193,7 +169,7 @@ def _print_sketch(found: Neighbourhood) -> None:
     print_text(*sketch_notes(found, drawn))
 
 
-def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:
+def _tensor(session: Session, arguments: Namespace, progress: ProgressFn) -> TensorKey:
     """The node's tensor in the first chosen rank, at the last chosen step with values. Raises TdbgError."""
     from tui_debugger.session.naming import find_in, no_such_tensor
 
@@ -214,7 +190,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     raise no_such_tensor(found, there)
 
 
-def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:
+def _watch(session: Session, key: TensorKey, arguments: Namespace, progress: ProgressFn) -> None:
     """Checks the step, neighbouring steps included, if watchpoints are given."""
     given = enabled_watchpoints(arguments)
     session.watchpoints.add_missing(given)

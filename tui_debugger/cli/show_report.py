@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, document_head, note, print_json, print_table, print_text
+from tui_debugger.cli.output import Answer, outcome_of, print_table, print_text
 from tui_debugger.diagnose.distribution import (
     HistogramBars,
     TensorDistribution,
@@ -443,6 +443,29 @@ _ABOUT = 3
 """The number of pieces at the start of a line that describe the tensor: type, shape, number of elements."""
 
 
+def tensors(session: Session, found: FoundNode, shown: Sequence[Shown], *, stats: bool, values: bool) -> Answer:
+    """Answers with ``values``, or with a line for each tensor and step; with ``stats`` with a table of statistics."""
+
+    def show(_: int) -> None:
+        print_head(session, found, shown)
+        layout = print_stats if stats else print_values if values else print_history
+        layout(shown, several=len(found.rows) > 1)
+
+    answered = any(each.answers for each in shown)
+    return _answer(shown, answered, lambda: values_document(session, found, shown), show)
+
+
+def _answer(
+    shown: Iterable[Shown], answered: bool, document: Callable[[], dict[str, Any]], show: Callable[[int], None]
+) -> Answer:
+    return Answer(
+        code=outcome_of(doubt=not answered or any(each.unreadable for each in shown)),
+        notices=() if answered else ["nothing of what was asked for can be shown"],
+        document=document,
+        show=show,
+    )
+
+
 def print_head(session: Session, found: FoundNode, shown: Sequence[Shown]) -> None:
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
@@ -654,34 +677,30 @@ class Inspected:
 
 
 def distributions_of(
-    session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
+    session: Session, rows: Sequence[Shown], arguments: Namespace, progress: ProgressFn
 ) -> list[Inspected]:
     """Looks at the values of every tensor. Raises CancelledError."""
     return [_distribution_at(session, each, arguments, progress) for each in rows]
 
 
-def print_spreads(
-    session: Session, found: FoundNode, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
-) -> int:
-    """Prints distributions, or the document; returns 2 if there is nothing to show, or parts are missing."""
-    answered = any(each.distribution is not None for each in seen)
-    code = missing.code(0 if answered and not any(each.shown.unreadable for each in seen) else 2)
+def spreads(session: Session, found: FoundNode, seen: Sequence[Inspected]) -> Answer:
+    """Answers with distributions."""
     rows = [each.shown for each in seen]
-    if arguments.json:
-        document = values_document(session, found, rows)
-        tensors = [{**row, **_document(each)} for row, each in zip(document["tensors"], seen, strict=True)]
-        about = document_head("show", arguments.path, code)
-        print_json({**about, **document, "tensors": tensors, **missing.rows})
-    else:
+
+    def document() -> dict[str, Any]:
+        values = values_document(session, found, rows)
+        tensors = [{**row, **_document(each)} for row, each in zip(values["tensors"], seen, strict=True)]
+        return {**values, "tensors": tensors}
+
+    def show(_: int) -> None:
         print_head(session, found, rows)
         for each in seen:
             _print(each, several=len(found.rows) > 1)
-    if not answered:
-        note("nothing of what was asked for can be shown")
-    return code
+
+    return _answer(rows, any(each.distribution is not None for each in seen), document, show)
 
 
-def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespace, progress: ProgressFn) -> Inspected:
+def _distribution_at(session: Session, shown: Shown, arguments: Namespace, progress: ProgressFn) -> Inspected:
     if shown.error or shown.row.index < 0:
         return Inspected(shown, error=shown.error or "not dumped")
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import itertools
 import os
 import stat
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    Commands,
     add_choice,
     add_command,
     add_where,
@@ -22,8 +23,7 @@ from tui_debugger.cli.options import (
     choice_of,
     configured,
     nothing_chosen,
-    open_session,
-    pairs_of,
+    open_pairs,
     several_graphs,
     whole,
 )
@@ -34,6 +34,7 @@ from tui_debugger.cli.output import (
     interruptible,
     note,
     one_format,
+    outcome_of,
     print_above,
     print_csv,
     print_exit,
@@ -48,8 +49,6 @@ from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.writer import terminal_of, write_data
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.sweep import SweptTensor
     from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
@@ -81,7 +80,7 @@ exit codes:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "stat",
@@ -101,7 +100,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     seen = _RowSources()
     held: list[dict[str, Any]] = []
     with documented("stat", arguments):
@@ -128,9 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return seen.exit_code
 
 
-def _show(
-    rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _RowSources, held: list[dict[str, Any]]
-) -> None:
+def _show(rows: Iterable[dict[str, Any]], arguments: Namespace, seen: _RowSources, held: list[dict[str, Any]]) -> None:
     """Writes rows as they come, or holds them for a table; notes an interruption in ``seen``."""
     if arguments.json:
         _write_json(rows, arguments.path, seen)
@@ -143,7 +140,7 @@ def _show(
 
 
 @contextmanager
-def _progress(arguments: argparse.Namespace) -> Iterator[ProgressFn]:
+def _progress(arguments: Namespace) -> Iterator[ProgressFn]:
     """The progress bar, unless rows are streamed to the same terminal, or through a pipe to its pager."""
     from tui_debugger.model import no_progress
 
@@ -191,9 +188,8 @@ class _RowSources:
 
     @property
     def exit_code(self) -> int:
-        if self.interrupted:
-            return CancelledError.exit_code
-        return 2 if self.failure is not None or self.unreadable or not self.tensors else self.unseen.code(0)
+        doubt = self.failure is not None or self.unreadable or not self.tensors or self.unseen.parts
+        return outcome_of(interrupted=self.interrupted, doubt=doubt)
 
     @property
     def exit_words(self) -> str:
@@ -218,7 +214,7 @@ class _RowSources:
         return row_of(self, "tensors", "unreadable", "recorded", "interrupted")
 
 
-def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _rows(arguments: Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
     """The rows to show, in their order. Ctrl-C ends them and is noted."""
     found = _measured(arguments, seen, progress)
     if arguments.sort is None:
@@ -227,10 +223,9 @@ def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn
     yield from _sorted(found, arguments.sort, arguments.limit, arguments.reverse)
 
 
-def _measured(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _measured(arguments: Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
     try:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
+        session, pairs = open_pairs(arguments, progress)
         seen.about = session, pairs, True  # rows are named, and ordered, by what the graph says
         seen.graphs = several_graphs(session)
         for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
