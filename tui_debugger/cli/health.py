@@ -25,9 +25,7 @@ from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_above
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Int64
     from tui_debugger.check.verdicts import CheckJudgement
     from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.model import ProgressFn
@@ -105,7 +103,7 @@ def _made(arguments: Namespace, progress: ProgressFn) -> Answer:
     )
 
 
-def _entries(map_: HealthMap, arguments: Namespace) -> npt.NDArray[np.int64]:
+def _entries(map_: HealthMap, arguments: Namespace) -> Int64:
     from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
@@ -115,7 +113,7 @@ def _entries(map_: HealthMap, arguments: Namespace) -> npt.NDArray[np.int64]:
 def _print(
     map_: HealthMap,
     judgement: CheckJudgement,
-    entries: npt.NDArray[np.int64],
+    entries: Int64,
     arguments: Namespace,
     code: int,
 ) -> None:
@@ -147,7 +145,7 @@ def _print(
     print_exit(code)
 
 
-def _document(map_: HealthMap, entries: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _document(map_: HealthMap, entries: Int64) -> dict[str, Any]:
     from tui_debugger.diagnose.health import map_rows
     from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import coverage_row, watch_row

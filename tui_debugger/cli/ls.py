@@ -30,9 +30,7 @@ from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Mask
     from tui_debugger.check.flow import DataFlow
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.model import ProgressFn
@@ -258,7 +256,7 @@ def _counts(flow: DataFlow, counted: dict[int, int]) -> tuple[list[int], list[in
     return found[0], found[1]
 
 
-def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArray[np.bool_]:
+def _on_line(session: Session, rank: int, length: int, line: Line) -> Mask:
     import numpy as np
 
     mask = np.zeros(length, np.bool_)

@@ -29,9 +29,7 @@ from tui_debugger.text.writer import write_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Int64, UInt8
     from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.diagnose.ranks.grid import RankValues
     from tui_debugger.diagnose.ranks.report import RankReport
@@ -173,7 +171,7 @@ def _default_cells(arguments: Namespace, report: RankReport) -> str:
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
-def _entries(grid: ShownRanks, arguments: Namespace) -> npt.NDArray[np.int64]:
+def _entries(grid: ShownRanks, arguments: Namespace) -> Int64:
     from tui_debugger.diagnose.health import rows_of
     from tui_debugger.diagnose.ranks.grid import noteworthy
 
@@ -183,7 +181,7 @@ def _entries(grid: ShownRanks, arguments: Namespace) -> npt.NDArray[np.int64]:
     return rows_of(map_, shown, depth=99 if every else arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
-def _codes(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _codes(grid: ShownRanks, entries: Int64) -> UInt8:
     """[entry, rank] of the shown codes."""
     import numpy as np
 
@@ -194,13 +192,13 @@ def _codes(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.u
         return grid.values.levels(entries)
     if grid.shown == "replicas":
         return replica_codes(map_, grid.report.replicas, grid.step or 0)[entries]
-    codes: npt.NDArray[np.uint8] = np.concatenate(
+    codes: UInt8 = np.concatenate(
         [map_.cells(entries, map_.steps, (rank,)).max(axis=1, keepdims=True) for rank in map_.ranks], axis=1
     )
     return codes
 
 
-def _words(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> list[list[str | float | None]]:
+def _words(grid: ShownRanks, entries: Int64) -> list[list[str | float | None]]:
     """The cells for programs: numbers, or words."""
     from tui_debugger.diagnose.ranks.grid import NOT_FINITE, REPLICA_WORDS
     from tui_debugger.stats.health import Health
@@ -221,7 +219,7 @@ def _words(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> list[list[str | 
     return [[Health(code).name.lower() for code in row] for row in codes]
 
 
-def _print(grid: ShownRanks, entries: npt.NDArray[np.int64], arguments: Namespace, code: int) -> None:
+def _print(grid: ShownRanks, entries: Int64, arguments: Namespace, code: int) -> None:
     from tui_debugger.check.verdicts import Outcome
     from tui_debugger.diagnose.health import watched_lines
     from tui_debugger.diagnose.ranks.report import compared_text, finding_lines
@@ -255,7 +253,7 @@ def _print(grid: ShownRanks, entries: npt.NDArray[np.int64], arguments: Namespac
     print_exit(code)
 
 
-def _grid_lines(grid: ShownRanks, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
+def _grid_lines(grid: ShownRanks, entries: Int64, *, flat: bool) -> list[Pieces]:
     """The grid: cells first, then names that are cut in the middle at the width of the terminal."""
     import numpy as np
 
@@ -323,7 +321,7 @@ def _grid_lines(grid: ShownRanks, entries: npt.NDArray[np.int64], *, flat: bool)
     return [*found, (), *fold(legend_pieces(legend), terminal, 0)]
 
 
-def _csv(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> tuple[Iterable[str], Iterable[Iterable[object]]]:
+def _csv(grid: ShownRanks, entries: Int64) -> tuple[Iterable[str], Iterable[Iterable[object]]]:
     tree = grid.map.tree
     return ("path", "scope", "shown", "step", *(f"rank {rank}" for rank in grid.map.ranks)), (
         (tree.path(entry), tree.is_scope(entry), grid.shown, grid.step, *cells)
@@ -331,7 +329,7 @@ def _csv(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> tuple[Iterable[str
     )
 
 
-def _document(grid: ShownRanks, entries: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _document(grid: ShownRanks, entries: Int64) -> dict[str, Any]:
     from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows
 

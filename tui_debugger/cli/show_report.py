@@ -206,7 +206,7 @@ def canvas(progress: ProgressFn) -> MapCanvas:
     return MapCanvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
-def heat_of(array: npt.NDArray[Any], wanted: str | None, on: MapCanvas) -> Heat:
+def heat_of(array: Array, wanted: str | None, on: MapCanvas) -> Heat:
     """Draws a slice of a tensor, usually a memory map; ``wanted`` None draws the first plane.
 
     Raises BadSliceError if the slice does not fit.
@@ -392,7 +392,7 @@ def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) 
     return _with_values(shown, array, options) if options.values else shown
 
 
-def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
+def _spread(row: TensorRow, array: Array) -> Histogram | None:
     stats = row.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
@@ -422,7 +422,7 @@ def _with_slice(shown: Shown, spec: ReadSpec, text: str, options: ShowOptions) -
     return replace(shown, window=window.text, text=window_text(part, options.precision))
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
+def _with_values(shown: Shown, array: Array, options: ShowOptions) -> Shown:
     if options.heat is not None:
         heat = heat_of(array, options.slice, options.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
