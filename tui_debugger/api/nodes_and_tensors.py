@@ -13,7 +13,8 @@ from tui_debugger.api.conditions import Numbers, numbers, slot_numbers
 from tui_debugger.api.run import Run, StackEntry, stack_entries
 from tui_debugger.arrays import Array, Int64, Integers, Mask
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError, UnreadableTensorError
-from tui_debugger.text.rows import Row, key_row, meta_row, stats_row
+from tui_debugger.text.documents import Row
+from tui_debugger.text.rows import key_row, meta_row, stats_row
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, open_pairs
 from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_first, print_table, print_text
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import Row
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.audit import AuditFinding, AuditReport
@@ -171,7 +172,7 @@ def print_report(report: AuditReport, session: Session, arguments: Namespace, co
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def document(report: AuditReport, session: Session) -> dict[str, Any]:
+def document(report: AuditReport, session: Session) -> Row:
     from tui_debugger import __version__
     from tui_debugger.text.documents import plain, row_of
     from tui_debugger.text.rows import part_rows
@@ -209,7 +210,7 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
     }
 
 
-def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
+def finding_row(finding: AuditFinding, session: Session) -> Row:
     from tui_debugger.diagnose.audit import headline_text
     from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import key_row

@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
@@ -25,7 +24,7 @@ from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.notes import notes_row, notes_text
 from tui_debugger.text.numbers import named, plural
@@ -96,7 +95,7 @@ def _print(report: CheckReport, limit: int, code: int) -> None:
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(report: CheckReport) -> dict[str, Any]:
+def document(report: CheckReport) -> Row:
     result, judgement = report.result, report.judgement
     return {
         "reasons": rows_of(judgement.doubts, "kind", "text"),
@@ -124,7 +123,7 @@ def document(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def _tally_row(tally: Tally) -> dict[str, Any]:
+def _tally_row(tally: Tally) -> Row:
     return {
         **watch_row(tally.watchpoint, tally.tensors),
         **row_of(tally, "judged", "findings", "not_comparable", "cannot_judge"),

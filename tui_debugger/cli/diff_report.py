@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.distribution import statistic_cells, statistic_columns
-from tui_debugger.text.documents import plain, row_of
+from tui_debugger.text.documents import Row, plain, row_of
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
@@ -121,7 +120,7 @@ def _line(entry: DifferingElement) -> list[str]:
     ]
 
 
-def document(compared: ComparedTensors) -> dict[str, Any]:
+def document(compared: ComparedTensors) -> Row:
     found, couple = compared.found, compared.couple
     return {
         "here": _side(couple.here, found.here),
@@ -143,7 +142,7 @@ def document(compared: ComparedTensors) -> dict[str, Any]:
     }
 
 
-def _side(opened: ReadableSide, stats: TensorStats) -> dict[str, Any]:
+def _side(opened: ReadableSide, stats: TensorStats) -> Row:
     side = opened.side
     return {
         "path": side.path or None,
@@ -153,7 +152,7 @@ def _side(opened: ReadableSide, stats: TensorStats) -> dict[str, Any]:
     }
 
 
-def _entry(entry: DifferingElement) -> dict[str, Any]:
+def _entry(entry: DifferingElement) -> Row:
     return {
         "index": list(entry.index),
         "here": nested(np.asarray(entry.here)),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger import __version__
 from tui_debugger.cli.options import chosen, open_session
@@ -39,7 +39,7 @@ from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.session.export_graph import write_text
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import Row, plain
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 from tui_debugger.text.tensors import stack_text
@@ -113,7 +113,7 @@ def how_compared(arguments: Namespace) -> Options:
     return replace(options, tolerance=tolerance, dims=GivenDims(dims))
 
 
-def _mapping_file(path: Path) -> dict[str, Any]:
+def _mapping_file(path: Path) -> Row:
     """Reads ``{"nodes": {A: B}, "names": ["s/a/b/"], "steps": {"0": 1}, "ranks": {"0": [0, 1]}, "dims": {"*": "0"}}``.
 
     A list of ranks shares one tensor. Raises TdbgError if the file cannot be read or has another form.
@@ -177,7 +177,7 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: Namespace) -> dict[str, Any]:
+def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: Namespace) -> Row:
     findings = [
         finding_row(report, finding, kinds[place] if place < len(kinds) else ("", ""))
         for place, finding in enumerate(report.findings)
@@ -197,7 +197,7 @@ def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: Na
     }
 
 
-def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> dict[str, Any]:
+def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> Row:
     distance = finding.distance
     return {
         "node": finding.name,
@@ -230,14 +230,14 @@ def _stack(report: RunsReport, finding: DiffFinding) -> list[str]:
     return list(stack_text(report.runs[side].nodes(finding.place[side]).stack(row))) if row >= 0 else []
 
 
-def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> dict[str, Any] | None:
+def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> Row | None:
     if key is None:
         return None
     spec = run.spec(key)
     return {**key_row(key), "file": Path(spec.path).name if spec is not None else None}
 
 
-def coverage_row(report: RunsReport) -> dict[str, Any]:
+def coverage_row(report: RunsReport) -> Row:
     compared = report.compared
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     rules = Counter(judged.match.rule.word for step in report.steps for judged in step.judged)
@@ -269,7 +269,7 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
     }
 
 
-def _one_sided_rows(step: StepReport, side: int) -> Iterator[dict[str, Any]]:
+def _one_sided_rows(step: StepReport, side: int) -> Iterator[Row]:
     for one in step.one_sided:
         if one.side == side:
             place = {"rank": step.place[side], "step": step.place[2 + side]}

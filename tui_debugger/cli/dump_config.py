@@ -15,7 +15,7 @@ from tui_debugger.cli.options import Commands, Span, add_redirects, spans, whole
 from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
@@ -317,7 +317,7 @@ def _spelled(variable: Variable) -> str:
     return f"{variable.name} {variable.value}".strip()
 
 
-def _check_document(arguments: Namespace, report: ConfigurationReport, known_from: str, code: int) -> dict[str, Any]:
+def _check_document(arguments: Namespace, report: ConfigurationReport, known_from: str, code: int) -> Row:
     return {
         **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
@@ -387,7 +387,7 @@ class _Asker:
 class _NewFile:
     """A new file: its content, its checks, and the estimated size of the dump."""
 
-    content: dict[str, Any]
+    content: Row
     check: Callable[[Parsed, str], ConfigurationReport]
     known_from: str
     steps: int | None
@@ -432,11 +432,11 @@ def _write(arguments: Namespace) -> int:
     return 0
 
 
-def _laid_out(content: dict[str, Any]) -> str:
+def _laid_out(content: Row) -> str:
     """The text of the file: each key on its own line, lists on one line."""
     from tui_debugger.text.documents import to_json
 
-    def lines(value: dict[str, Any], indent: str) -> Iterator[str]:
+    def lines(value: Row, indent: str) -> Iterator[str]:
         last = len(value) - 1
         for at, (key, each) in enumerate(value.items()):
             comma = "," if at < last else ""
@@ -647,7 +647,7 @@ def _print_written(output: str, plan: _NewFile, report: ConfigurationReport, siz
 
 def _write_document(
     arguments: Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
-) -> dict[str, Any]:
+) -> Row:
     disk = None
     if size is not None:
         disk = {

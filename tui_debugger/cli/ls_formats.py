@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tui_debugger.cli.output import Answer, note, outcome_of, print_table, print_text
 from tui_debugger.errors import TdbgError
@@ -21,7 +21,7 @@ from tui_debugger.sources.registry import (
     limits_of,
     word_of,
 )
-from tui_debugger.text.documents import row_of
+from tui_debugger.text.documents import Row, row_of
 from tui_debugger.text.tables import Column, Cut
 
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
@@ -61,7 +61,7 @@ def ability_words(shows: Shows) -> list[str]:
     return [getattr(shows, name).value for name in ABILITIES]
 
 
-def format_row(each: Format) -> dict[str, Any]:
+def format_row(each: Format) -> Row:
     """Returns a layout for JSON; unknown values are null."""
     words = dict(zip(ABILITIES, ability_words(each.shows), strict=True))
     return {
@@ -135,7 +135,7 @@ def _because(claim: Claim) -> str:
     return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
 
 
-def claim_row(claim: Claim) -> dict[str, Any]:
+def claim_row(claim: Claim) -> Row:
     refusal = claim.found.refusal
     return {
         "name": word_of(claim.format.name),

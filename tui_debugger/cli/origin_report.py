@@ -6,7 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
@@ -45,7 +45,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
@@ -108,7 +108,7 @@ def _print(found: FoundOrigins, code: int) -> None:
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(found: FoundOrigins) -> dict[str, Any]:
+def document(found: FoundOrigins) -> Row:
     check, judgement = found.report.check, found.judgement
     watched = dict(check.coverage.watched)
     return {
@@ -461,7 +461,7 @@ def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[Tens
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def _document(path: OriginPath, looked: Looked) -> dict[str, Any]:
+def _document(path: OriginPath, looked: Looked) -> Row:
     return {
         "from": key_row(path.start.tensor.key),
         "looked_at": row_of(looked, "tensors", "ranks", "steps"),

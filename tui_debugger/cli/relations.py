@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
     Commands,
@@ -22,6 +22,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import Answer, from_on, outcome_of, print_table, print_text, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import Row
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import TensorRow
@@ -109,7 +110,7 @@ def _related(arguments: Namespace, progress: ProgressFn) -> Answer:
     )
 
 
-def _document(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> dict[str, Any]:
+def _document(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> Row:
     from tui_debugger.diagnose.relations import RelatedTree, related_row
 
     return {
@@ -208,7 +209,7 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
     import dataclasses
 
     (centre,) = measured(session, [found.centre], progress)
-    parts: dict[str, Any] = {
+    parts: Row = {
         name: measured(session, getattr(found, name), progress) for name in ("siblings", "producers", "consumers")
     }
     return dataclasses.replace(found, centre=centre, **parts)

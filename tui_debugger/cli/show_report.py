@@ -46,7 +46,7 @@ from tui_debugger.text.distribution import (
     statistic_columns,
     taken_text,
 )
-from tui_debugger.text.documents import plain, plain_values, row_of
+from tui_debugger.text.documents import Row, plain, plain_values, row_of
 from tui_debugger.text.heat_map import (
     ColoredText,
     Colors,
@@ -191,7 +191,7 @@ class Heat:
 
     window: str = ""
     text: str = ""
-    cells: dict[str, Any] | None = None
+    cells: Row | None = None
     error: str = ""
 
 
@@ -254,7 +254,7 @@ def _colored(piece: ColoredText, colors: Colors) -> str:
     return style.render(piece.text, color_system=system)
 
 
-def _cells(page: HeatPage, value_table: ValueTable) -> dict[str, Any]:
+def _cells(page: HeatPage, value_table: ValueTable) -> Row:
     """Rows of cells for JSON: first index, number of covered elements, shown value."""
     picture, lines = page.picture, value_table.lines
     window = picture.window
@@ -311,7 +311,7 @@ class Shown:
     window: str = ""
     values: Any = None
     text: str = ""
-    cells: dict[str, Any] | None = None
+    cells: Row | None = None
     error: str = ""
     unreadable: bool = False
 
@@ -455,9 +455,7 @@ def tensors(session: Session, found: FoundNode, shown: Sequence[Shown], *, stats
     return _answer(shown, answered, lambda: values_document(session, found, shown), show)
 
 
-def _answer(
-    shown: Iterable[Shown], answered: bool, document: Callable[[], dict[str, Any]], show: Callable[[int], None]
-) -> Answer:
+def _answer(shown: Iterable[Shown], answered: bool, document: Callable[[], Row], show: Callable[[int], None]) -> Answer:
     return Answer(
         code=outcome_of(doubt=not answered or any(each.unreadable for each in shown)),
         notices=() if answered else ["nothing of what was asked for can be shown"],
@@ -595,7 +593,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
     print_text(*errors)
 
 
-def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
+def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> Row:
     return {
         **row_of(found, "node", "graph"),
         "ranks": list(found.rows),
@@ -604,7 +602,7 @@ def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) 
     }
 
 
-def _tensor(each: Shown) -> dict[str, Any]:
+def _tensor(each: Shown) -> Row:
     row, distribution = each.row, each.histogram
     return {
         "rank": row.key.rank,
@@ -687,7 +685,7 @@ def spreads(session: Session, found: FoundNode, seen: Sequence[Inspected]) -> An
     """Answers with distributions."""
     rows = [each.shown for each in seen]
 
-    def document() -> dict[str, Any]:
+    def document() -> Row:
         values = values_document(session, found, rows)
         tensors = [{**row, **_document(each)} for row, each in zip(values["tensors"], seen, strict=True)]
         return {**values, "tensors": tensors}
@@ -779,7 +777,7 @@ def _print_bars(found: HistogramBars, distribution: TensorDistribution) -> None:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
-def _document(each: Inspected) -> dict[str, Any]:
+def _document(each: Inspected) -> Row:
     """Returns the distribution's keys for the document of a tensor."""
     distribution = each.distribution
     if distribution is None:
@@ -809,7 +807,7 @@ def _document(each: Inspected) -> dict[str, Any]:
     }
 
 
-def _headroom(room: Headroom) -> dict[str, Any]:
+def _headroom(room: Headroom) -> Row:
     return {
         "finite": room.finite,
         "max_abs": plain(room.greatest),
@@ -818,7 +816,7 @@ def _headroom(room: Headroom) -> dict[str, Any]:
     }
 
 
-def _conversion(conversion: CastResult) -> dict[str, Any]:
+def _conversion(conversion: CastResult) -> Row:
     limits = conversion.limits
     return {
         "dtype": limits.name,
