@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, open_pairs
+from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, flag, open_pairs
 from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_first, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.documents import Row
@@ -68,7 +68,7 @@ def register(commands: Commands) -> None:
         help="kinds of operators, for example matmul,linear, all of which must be checked: else the exit code is 2",
     )
     add_top(parser, "findings", _FEW)
-    parser.add_argument("--csv", action="store_true", help="a row for every finding on stdout")
+    flag(parser, "--csv", "a row for every finding on stdout")
     parser.add_argument("--xlsx", type=Path, metavar="FILE", help="findings and coverage as a workbook")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
     add_where(parser)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.completion import FILES, shell_file
-from tui_debugger.cli.options import Commands, add_appearance, add_config, screen_config
+from tui_debugger.cli.options import Commands, add_appearance, add_config, flag, screen_config
 from tui_debugger.cli.output import Answer, print_table, print_text, runner
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
@@ -69,9 +69,7 @@ def register(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--init", action="store_true", help="write an example, with every setting as a comment; overwrites nothing"
-    )
+    flag(what, "--init", "write an example, with every setting as a comment; overwrites nothing")
     what.add_argument(
         "--cache",
         nargs="*",
@@ -83,7 +81,7 @@ def register(commands: Commands) -> None:
     what.add_argument("--completion", choices=shells, metavar="SHELL", help=f"print the script: {', '.join(shells)}")
     add_appearance(parser)
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    flag(parser, "--json", "one JSON document on stdout instead of a table")
     whole_dump: dict[str, object] = dict.fromkeys(("rank", "step", "filter", "graph", "jobs", "executor"))
     run = runner("config", _configured)
     parser.set_defaults(run=run, path=None, no_cache=False, ignore=(), no_default_ignore=False, **whole_dump)

@@ -9,7 +9,7 @@ from tui_debugger.cli import open_
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    from tui_debugger.cli.options import Commands
+    from tui_debugger.cli.options import Commands, flag
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
 """The directory of the demo's training script: the stacks in the recorded graph name this path."""
@@ -26,13 +26,9 @@ def register(commands: Commands) -> None:
     )
     open_.add_options(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--pytorch", action="store_true", help="open a dump that msprobe recorded of PyTorch: NaN at step 1"
-    )
-    which.add_argument(
-        "--live", action="store_true", help="play a recorded training instead, which is attached to and driven"
-    )
-    parser.add_argument("--unpack", action="store_true", help="only unpack the dump, print where it lies, and leave")
+    flag(which, "--pytorch", "open a dump that msprobe recorded of PyTorch: NaN at step 1")
+    flag(which, "--live", "play a recorded training instead, which is attached to and driven")
+    flag(parser, "--unpack", "only unpack the dump, print where it lies, and leave")
     parser.set_defaults(run=_run)
 
 

@@ -18,6 +18,7 @@ from tui_debugger.cli.options import (
     add_work,
     at_least_zero,
     chosen,
+    flag,
     open_session,
     several_graphs,
     whole,
@@ -103,10 +104,10 @@ def register(commands: Commands) -> None:
         metavar="PCT",
         help="0 to 100: percent of the greatest difference up to which elements count as equal",
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--reshape",
-        action="store_true",
-        help="compare tensors of different shapes: as many elements in C order, or one stretched over the other",
+        "compare tensors of different shapes: as many elements in C order, or one stretched over the other",
     )
     parser.add_argument(
         "--top",
@@ -130,7 +131,7 @@ def register(commands: Commands) -> None:
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("two runs")
     add_comparison(group)
-    group.add_argument("--csv", action="store_true", help="a row for every pair of nodes on stdout")
+    flag(group, "--csv", "a row for every pair of nodes on stdout")
     group.add_argument("--xlsx", type=Path, metavar="FILE", help="the same as a workbook")
     group.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import Commands, Span, add_redirects, spans, whole
+from tui_debugger.cli.options import Commands, Span, add_redirects, flag, repeated, spans, whole
 from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
@@ -60,9 +60,9 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where it is written (default: the usual name; -: stdout)"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite a file that is there")
-    parser.add_argument("--yes", action="store_true", help="ask nothing: take the defaults where no option is given")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of text")
+    flag(parser, "--force", "overwrite a file that is there")
+    flag(parser, "--yes", "ask nothing: take the defaults where no option is given")
+    flag(parser, "--json", "one JSON document on stdout instead of text")
     _add_reader(parser)
     _add_content(parser)
     _add_msprobe(parser)
@@ -83,7 +83,7 @@ def _add_reader(parser: argparse.ArgumentParser) -> None:
         "--like", type=Path, metavar="DIR", help="a dump that is there: its version, its device, the size of its steps"
     )
     add_redirects(parser)
-    group.add_argument("--msprobe", action="store_true", help="a config.json for msprobe")
+    flag(group, "--msprobe", "a config.json for msprobe")
     group.add_argument("--framework", choices=("pytorch", "mindspore"), help="who is recorded by msprobe")
 
 
@@ -99,17 +99,13 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dump-mode", choices=tuple(_MODES), help="all operators, those of --kernel, or those marked by set_dump()"
     )
-    group.add_argument(
-        "--kernel", action="append", default=[], metavar="NAME", help="an operator that is recorded (may be repeated)"
-    )
+    repeated(group, "--kernel", "NAME", "an operator that is recorded (may be repeated)")
     group.add_argument("--support-device", type=spans, metavar="N", help="devices that record (default: 0-7)")
-    group.add_argument(
-        "--statistic-category", action="append", default=[], metavar="NAME", help="a statistic (may be repeated)"
-    )
+    repeated(group, "--statistic-category", "NAME", "a statistic (may be repeated)")
     group.add_argument(
         "--op-debug-mode", type=whole("0 to 4", 0, 4), metavar="N", help="0: everything; 3: overflows; 4: exceptions"
     )
-    group.add_argument("--asynchronous", action="store_true", help="on Ascend: dump without waiting for operators")
+    flag(group, "--asynchronous", "on Ascend: dump without waiting for operators")
     group.add_argument("--file-format", choices=("npy", "bin"), help="of an asynchronous dump (default: npy)")
     group.add_argument(
         "--sample-num", type=whole("a number of elements from 1", 1), metavar="N", help="first elements of tensors only"

@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     add_work,
     choice_of,
     chosen,
+    flag,
     given_watchpoints,
     nothing_chosen,
     open_session,
@@ -97,7 +98,7 @@ def register(commands: Commands) -> None:
         "what", type=_what, choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write"
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
-    parser.add_argument("--force", action="store_true", help="replace what is there already")
+    flag(parser, "--force", "replace what is there already")
     add_where(parser)
     add_work(parser)
     add_choice(parser)
@@ -117,9 +118,7 @@ def register(commands: Commands) -> None:
         help="with --around: how far to go each way (default: 2)",
     )
     graph.add_argument("--scope", metavar="SCOPE", help="only nodes inside this scope, such as Default/network or Net")
-    graph.add_argument(
-        "--no-marks", action="store_true", help="of a drawing: check nothing, read no tensor, colour nothing"
-    )
+    flag(graph, "--no-marks", "of a drawing: check nothing, read no tensor, colour nothing")
 
 
 def _what(text: str) -> str:

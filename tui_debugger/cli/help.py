@@ -22,7 +22,7 @@ from tui_debugger.text.writer import write_colored, write_data
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tui_debugger.cli.options import Commands
+    from tui_debugger.cli.options import Commands, flag
 
 TOPICS: Final = (
     *(
@@ -63,12 +63,8 @@ def register(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="WORD", help="a topic, a command, or words to search for")
-    parser.add_argument(
-        "--search", action="store_true", help="search for the words, even if they name a topic or a command"
-    )
-    parser.add_argument(
-        "--man", action="store_true", help="print the man page tdbg(1) as roff: tdbg help --man | man -l -"
-    )
+    flag(parser, "--search", "search for the words, even if they name a topic or a command")
+    flag(parser, "--man", "print the man page tdbg(1) as roff: tdbg help --man | man -l -")
     parser.set_defaults(run=_run, unknown_options_are_words=True)
 
 

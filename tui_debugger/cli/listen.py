@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.listen_log import ANSWER
 from tui_debugger.cli.open_ import add_common, require_terminal
-from tui_debugger.cli.options import Commands, add_judging, configured, given_watchpoints, screen_config, whole
+from tui_debugger.cli.options import Commands, add_judging, configured, flag, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.text.writer import write_data, write_lines
@@ -272,12 +272,12 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         metavar="VARIABLE",
         help="the environment variable with the token that our clients have to show when others can reach the port",
     )
-    address.add_argument(
+    flag(
+        address,
         "--allow-unauthenticated",
-        action="store_true",
-        help="let clients in that show no token, such as MindSpore's, although others can reach the port",
+        "let clients in that show no token, such as MindSpore's, although others can reach the port",
     )
-    address.add_argument("--new-token", action="store_true", help="print a token that cannot be guessed, and end")
+    flag(address, "--new-token", "print a token that cannot be guessed, and end")
     address.add_argument(
         "--tls-cert",
         type=Path,
@@ -290,28 +290,26 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 def _add_batch(parser: argparse.ArgumentParser) -> None:
     batch = parser.add_argument_group("without a screen")
-    batch.add_argument("--no-screen", action="store_true", help="no screen: for batch jobs")
+    flag(batch, "--no-screen", "no screen: for batch jobs")
     batch.add_argument(
         "--steps", type=whole("a number of steps from 1 on", 1), metavar="N", help="let the training go after N steps"
     )
     hits = batch.add_mutually_exclusive_group()
-    hits.add_argument(
+    flag(
+        hits,
         "--stop-on-hit",
-        action="store_true",
-        help="end at the first finding, when all ranks have judged that step, and let the training go; a rank that has "
+        "end at the first finding, when all ranks have judged that step, and let the training go; a rank that has "
         f"not after {ANSWER:g} s is named",
     )
-    hits.add_argument("--log-hits", action="store_true", help="go on after findings, to the end (default)")
+    flag(hits, "--log-hits", "go on after findings, to the end (default)")
     batch.add_argument(
         "--save",
         type=Path,
         metavar="DIR",
         help="write the tensors around every finding as a dump, for tdbg open; with --steps also the last step",
     )
-    batch.add_argument(
-        "--all-hits", action="store_true", help="a line for every finding, not for origins and steps only"
-    )
-    batch.add_argument("--json", action="store_true", help="a JSON object per line: every hit, at last a summary")
+    flag(batch, "--all-hits", "a line for every finding, not for origins and steps only")
+    flag(batch, "--json", "a JSON object per line: every hit, at last a summary")
     batch.add_argument(
         "--timeout", type=seconds, metavar="S", help="give up when no training came for so many seconds (default: wait)"
     )

@@ -17,7 +17,9 @@ from tui_debugger.cli.options import (
     add_where,
     categories_of,
     chosen,
+    flag,
     open_session,
+    repeated,
     working_directory,
 )
 from tui_debugger.cli.output import Answer, note, outcome_of, print_table, unseen
@@ -59,8 +61,8 @@ def register(commands: Commands) -> None:
         without_path="lists dumps",
     )
     instead = parser.add_argument_group("instead of nodes").add_mutually_exclusive_group()
-    instead.add_argument("--steps", action="store_true", help="the steps and the run history")
-    instead.add_argument("--formats", action="store_true", help="the layouts, or the layout of PATH")
+    flag(instead, "--steps", "the steps and the run history")
+    flag(instead, "--formats", "the layouts, or the layout of PATH")
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
         "--count",
@@ -70,24 +72,20 @@ def register(commands: Commands) -> None:
     )
     count.add_argument("--no-count", dest="count", action="store_false", help="with --steps: do not count tensors")
     which = parser.add_argument_group("which nodes")
-    which.add_argument(
+    repeated(
+        which,
         "--category",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help=f"only nodes of these categories: {', '.join(CATEGORY_WORDS)}; for example weight,gradient (may be "
-        "repeated)",
+        "WORD",
+        f"only nodes of these categories: {', '.join(CATEGORY_WORDS)}; for example weight,gradient (may be repeated)",
     )
-    which.add_argument(
-        "--type", action="append", default=[], metavar="T", help="only operators of this type, such as MatMul or "
-        "Parameter, in any case (may be repeated)",
-    )  # fmt: skip
+    repeated(which, "--type", "T", "only operators of this type, such as MatMul or "
+        "Parameter, in any case (may be repeated)")  # fmt: skip
     which.add_argument(
         "--line", type=_line, metavar="FILE:LINE", help="only nodes whose source stack names this line; the end of the "
         "path is enough",
     )  # fmt: skip
-    parser.add_argument("--files", action="store_true", help="also every dumped tensor: side, slot, step")
-    parser.add_argument("--stack", action="store_true", help="also the source stack, innermost line first")
+    flag(parser, "--files", "also every dumped tensor: side, slot, step")
+    flag(parser, "--stack", "also the source stack, innermost line first")
     add_where(parser)
 
 

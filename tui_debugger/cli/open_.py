@@ -23,8 +23,10 @@ from tui_debugger.cli.options import (
     add_work,
     at_least_zero,
     begin_opening,
+    flag,
     given_path,
     given_watchpoints,
+    repeated,
     screen_config,
     workers_of,
     working_directory,
@@ -49,11 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")
-    parser.add_argument(
-        "--no-state",
-        action="store_true",
-        help="do not restore or keep watchpoints for this dump, nor remember that it was opened",
-    )
+    flag(parser, "--no-state", "do not restore or keep watchpoints for this dump, nor remember that it was opened")
     add_opening(parser)
     add_work(parser)
 
@@ -75,13 +73,12 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
         "add the watchpoints of a TOML file (may be repeated)",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--source-map",
-        action="append",
-        default=[],
-        type=source_map,
-        metavar="OLD=NEW",
-        help="where the training's source tree lies on this machine (may be repeated)",
+        "OLD=NEW",
+        "where the training's source tree lies on this machine (may be repeated)",
+        source_map,
     )
     add_appearance(parser)
     add_config(parser)

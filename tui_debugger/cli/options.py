@@ -31,16 +31,26 @@ MAX_SLOT = 32767
 CONSTANTS = "constants are left out unless --category names them (constant)"
 
 
+def flag(parser: argparse._ActionsContainer, name: str, says: str) -> None:
+    parser.add_argument(name, action="store_true", help=says)
+
+
+def repeated(
+    parser: argparse._ActionsContainer, name: str, metavar: str, says: str, read: Callable[[str], object] = str
+) -> None:
+    """Adds an option that may be given several times."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, type=read, help=says)
+
+
 def add_choice(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which tensors of a node")
     group.add_argument("--side", choices=("in", "out", "all"), default="all", help="inputs, outputs or both (default)")
     group.add_argument("--slot", type=spans, metavar="N", help="inputs or outputs by number, for example 0,2-3")
-    group.add_argument(
+    repeated(
+        group,
         "--category",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="only nodes of these categories, for example weight,gradient (may be repeated); " + CONSTANTS,
+        "WORD",
+        "only nodes of these categories, for example weight,gradient (may be repeated); " + CONSTANTS,
     )
 
 
@@ -92,34 +102,31 @@ def add_watches(
     watch_file: str = _FILE,
 ) -> None:
     """Adds ``--watch`` and ``--watch-file``, with other help for a command that uses them differently."""
-    parser.add_argument("--watch", action="append", default=[], metavar="TEXT", help=watch)
-    parser.add_argument("--watch-file", action="append", default=[], type=Path, metavar="FILE", help=watch_file)
+    repeated(parser, "--watch", "TEXT", watch)
+    repeated(parser, "--watch-file", "FILE", watch_file, Path)
 
 
 def add_recommended(
     parser: argparse.ArgumentParser, says: str = "add the recommended watchpoints to the given ones"
 ) -> None:
-    parser.add_argument("--recommended", action="store_true", help=says)
+    flag(parser, "--recommended", says)
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
     """Adds the options that decide the exit code, for the commands for CI."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--fail-on",
-        action="append",
-        default=[],
-        metavar="TO,TZ",
-        help="only findings of these conditions give exit code 1; the others are listed all the same",
+        "TO,TZ",
+        "only findings of these conditions give exit code 1; the others are listed all the same",
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--allow-unreadable",
-        action="store_true",
-        help="exit code 0 although some tensors could not be read or compared, or parts of the dump not listed",
+        "exit code 0 although some tensors could not be read or compared, or parts of the dump not listed",
     )
-    parser.add_argument(
-        "--allow-unmatched",
-        action="store_true",
-        help="exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor",
+    flag(
+        parser, "--allow-unmatched", "exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor"
     )
 
 
@@ -167,8 +174,8 @@ def add_map_rows(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"open scopes down to level N (default: as far as there are {MAP_ROWS} rows)",
     )
-    rows.add_argument("--nodes", action="store_true", help="a row per node, in execution order")
-    parser.add_argument("--bad", action="store_true", help="only rows in which something was found")
+    flag(rows, "--nodes", "a row per node, in execution order")
+    flag(parser, "--bad", "only rows in which something was found")
 
 
 def add_watchpoints(
@@ -209,7 +216,7 @@ def add_watchpoints(
 
 
 def add_config(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--no-config", action="store_true", help="leave the configuration file out (see tdbg config)")
+    flag(parser, "--no-config", "leave the configuration file out (see tdbg config)")
 
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:
@@ -332,33 +339,24 @@ def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | No
 
 def add_maps(parser: argparse._ActionsContainer) -> None:
     """Adds the options that pair names, steps and ranks of two runs: ``--map-name``, ``--map-step``, ``--map-rank``."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--map-name",
-        action="append",
-        default=[],
-        metavar="s/OLD/NEW/",
-        help="nodes of the first run by the names they have in the second (may be repeated)",
+        "s/OLD/NEW/",
+        "nodes of the first run by the names they have in the second (may be repeated)",
     )
     for word, more in (("step", ""), ("rank", "; 0:0 and 0:1: what ranks 0 and 1 share")):
-        parser.add_argument(
-            f"--map-{word}",
-            action="append",
-            default=[],
-            type=number_pair,
-            metavar="A:B",
-            help=f"{word}s that are the same one (may be repeated){more}",
-        )
+        repeated(parser, f"--map-{word}", "A:B", f"{word}s that are the same one (may be repeated){more}", number_pair)
 
 
 def add_comparison(parser: argparse._ActionsContainer) -> None:
     """Adds the options of comparing two runs: pairing, and ignored differences."""
     add_maps(parser)
-    parser.add_argument(
+    repeated(
+        parser,
         "--dims",
-        action="append",
-        default=[],
-        metavar="NODES=HOW",
-        help="how ranks share tensors of some nodes: replicated, sum, mean, flat, the dimension that is cut, 1:zigzag, "
+        "NODES=HOW",
+        "how ranks share tensors of some nodes: replicated, sum, mean, flat, the dimension that is cut, 1:zigzag, "
         "or 0:3 of three fused weights (may be repeated; default: found out by values)",
     )
     parser.add_argument(
@@ -373,13 +371,12 @@ def add_comparison(parser: argparse._ActionsContainer) -> None:
         metavar="FILE",
         help='JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}, "dims": {}}',
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--type-tolerance",
-        action="append",
-        default=[],
-        type=_type_tolerance,
-        metavar="TYPE=R,A",
-        help="relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+        "TYPE=R,A",
+        "relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+        _type_tolerance,
     )
 
 
@@ -455,39 +452,33 @@ def add_where(
     where.add_argument("--step", type=spans, metavar="N", help=step)
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    flag(parser, "--json", "one JSON document on stdout instead of a table")
     add_opening(parser)
     add_config(parser)
 
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """Adds the options of opening a dump: its index, and ignored parts of PATH."""
-    parser.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg config)"
-    )
-    parser.add_argument(
+    flag(parser, "--no-cache", "neither use nor fill the index of statistics (see tdbg config)")
+    repeated(
+        parser,
         "--ignore",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="leave out files and directories such as '*.bak' or 'old/*.pt'; the verdict says so (may be repeated)",
+        "GLOB",
+        "leave out files and directories such as '*.bak' or 'old/*.pt'; the verdict says so (may be repeated)",
     )
-    parser.add_argument(
-        "--no-default-ignore",
-        action="store_true",
-        help="also look into installed environments, caches and the stores of version control",
+    flag(
+        parser, "--no-default-ignore", "also look into installed environments, caches and the stores of version control"
     )
     add_redirects(parser)
 
 
 def add_redirects(parser: argparse.ArgumentParser) -> None:
     """Adds the option of every command that takes a URL; ``main`` obeys it."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--redirect-to",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)",
+        "HOST",
+        "let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)",
     )
 
 

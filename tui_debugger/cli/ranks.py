@@ -18,6 +18,7 @@ from tui_debugger.cli.options import (
     add_watchpoints,
     add_where,
     add_work,
+    flag,
     given_path,
     given_watchpoints,
     open_pairs,
@@ -110,7 +111,7 @@ def register(commands: Commands) -> None:
         help="also look on every rank for the first tensor that differs there",
     )
     add_map_rows(parser)
-    parser.add_argument("--csv", action="store_true", help="a row for every node and scope on stdout")
+    flag(parser, "--csv", "a row for every node and scope on stdout")
     add_watches(
         parser,
         "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",

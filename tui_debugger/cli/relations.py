@@ -17,6 +17,7 @@ from tui_debugger.cli.options import (
     add_work,
     chosen,
     enabled_watchpoints,
+    flag,
     open_session,
     whole,
 )
@@ -67,11 +68,7 @@ def register(commands: Commands) -> None:
         metavar="N",
         help="how far to go each way (default: 1, with --sketch 2)",
     )
-    parser.add_argument(
-        "--sketch",
-        action="store_true",
-        help="draw boxes and lines instead of a table: producers on the left, consumers on the right",
-    )
+    flag(parser, "--sketch", "draw boxes and lines instead of a table: producers on the left, consumers on the right")
     add_watches(
         parser,
         "mark what this finds, for example 'TL max_gt=100' (may be repeated)",

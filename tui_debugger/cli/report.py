@@ -14,6 +14,7 @@ from tui_debugger.cli.options import (
     add_watchpoints,
     add_where,
     add_work,
+    flag,
     given_watchpoints,
     open_session,
     pairs_of,
@@ -56,7 +57,7 @@ def register(commands: Commands) -> None:
         judges=True,
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this file instead of stdout")
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there already")
+    flag(parser, "--force", "replace the file if it is there already")
     add_watches(parser)
     add_recommended(parser)
     parser.add_argument(
@@ -66,7 +67,7 @@ def register(commands: Commands) -> None:
         metavar="N",
         help=f"rows of the hits table (default: {_HITS})",
     )
-    parser.add_argument("--full-paths", action="store_true", help="leave home directories in paths as they are")
+    flag(parser, "--full-paths", "leave home directories in paths as they are")
     add_where(parser)
     add_work(parser)
 

@@ -7,7 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import Commands, add_command, add_node, add_where, add_work, chosen, open_session, whole
+from tui_debugger.cli.options import (
+    Commands,
+    add_command,
+    add_node,
+    add_where,
+    add_work,
+    chosen,
+    flag,
+    open_session,
+    whole,
+)
 from tui_debugger.cli.output import Answer, from_on, unseen
 from tui_debugger.errors import TdbgError
 
@@ -42,11 +52,11 @@ def register(commands: Commands) -> None:
         metavar="SLICE",
         help="which values, at most two dimensions of them: '[0, :, 3:9]', '[..., -1]'",
     )
-    parser.add_argument("--stat", action="store_true", help="full statistics (of every step) instead of values")
-    parser.add_argument(
+    flag(parser, "--stat", "full statistics (of every step) instead of values")
+    flag(
+        parser,
         "--distribution",
-        action="store_true",
-        help="how the values are spread instead of the values: counts, percentiles, headroom to overflow, histogram",
+        "how the values are spread instead of the values: counts, percentiles, headroom to overflow, histogram",
     )
     parser.add_argument(
         "--bins",
@@ -55,13 +65,11 @@ def register(commands: Commands) -> None:
         metavar="N",
         help="with --distribution: so many bins, or a few less (default: 20)",
     )
-    parser.add_argument(
-        "--log", action="store_true", help="with --distribution: bins by powers of two, not of equal width"
-    )
-    parser.add_argument(
+    flag(parser, "--log", "with --distribution: bins by powers of two, not of equal width")
+    flag(
+        parser,
         "--heat",
-        action="store_true",
-        help="a heat map of the slice (without one, of the first plane) instead of numbers; no NaN or Inf is hidden",
+        "a heat map of the slice (without one, of the first plane) instead of numbers; no NaN or Inf is hidden",
     )
     parser.add_argument(
         "--precision",

@@ -22,6 +22,7 @@ from tui_debugger.cli.options import (
     add_work,
     choice_of,
     configured,
+    flag,
     nothing_chosen,
     open_pairs,
     several_graphs,
@@ -91,9 +92,9 @@ def register(commands: Commands) -> None:
     add_where(parser)
     add_work(parser)
     add_choice(parser)
-    parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
+    flag(parser, "--csv", "CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
-    parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
+    flag(parser, "--reverse", "with --sort: smallest first")
     parser.add_argument(
         "--limit", type=whole("a number of rows such as 20", least=1), metavar="N", help="only the first N rows"
     )

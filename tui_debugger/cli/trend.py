@@ -18,6 +18,7 @@ from tui_debugger.cli.options import (
     add_where,
     add_work,
     chosen,
+    flag,
     open_pairs,
     several_graphs,
     whole,
@@ -100,10 +101,10 @@ def register(commands: Commands) -> None:
         answer=_trend,
     )
     add_node(parser, "every output (several tensors share a plot, up to nine)", nargs="*")
-    parser.add_argument(
+    flag(
+        parser,
         "--notes",
-        action="store_true",
-        help="draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out",
+        "draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out",
     )
     parser.add_argument(
         "--metric",
@@ -111,15 +112,15 @@ def register(commands: Commands) -> None:
         metavar="NAMES",
         help=f"what to draw: {', '.join(METRICS)} (default: min,mean,max of one tensor, norm of several)",
     )
-    parser.add_argument("--log", action="store_true", help="logarithmic axis; symmetric for values of both signs")
+    flag(parser, "--log", "logarithmic axis; symmetric for values of both signs")
     parser.add_argument(
         "--width", type=whole("a number of cells from 20 to 1000", 20, 1000), metavar="N", help="cells of a line"
     )
     parser.add_argument(
         "--height", type=whole("a number of lines from 4 to 200", 4, 200), default=14, metavar="N", help="of a plot"
     )
-    parser.add_argument("--remarks", action="store_true", help="only weights with a remark (without NODE)")
-    parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout (without NODE)")
+    flag(parser, "--remarks", "only weights with a remark (without NODE)")
+    flag(parser, "--csv", "a row for every weight on stdout (without NODE)")
     add_top(parser, "weights", _WEIGHTS_SHOWN)
     add_limit(parser, "rows of each table, the last steps")
     add_where(parser)
