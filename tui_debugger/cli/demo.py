@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from tui_debugger.cli import open_
+from tui_debugger.cli.options import Commands, flag
 from tui_debugger.text.writer import write_lines
-
-if TYPE_CHECKING:
-    from tui_debugger.cli.options import Commands, flag
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
 """The directory of the demo's training script: the stacks in the recorded graph name this path."""

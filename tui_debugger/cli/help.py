@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from tui_debugger.cli.options import Commands, flag
 from tui_debugger.cli.output import note
 from tui_debugger.environment import command_of
 from tui_debugger.errors import TdbgError
@@ -22,7 +23,6 @@ from tui_debugger.text.writer import write_colored, write_data
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tui_debugger.cli.options import Commands, flag
 
 TOPICS: Final = (
     *(
