@@ -45,7 +45,7 @@ from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fi
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations_scopes import OpenScopes
 from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
-from tui_debugger.tui.views.relations_sketch import GraphSketch, TensorPicture
+from tui_debugger.tui.views.relations_sketch import GraphSketch, tensor_picture
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
@@ -480,17 +480,13 @@ class RelationsView(View):
         self.set_class(self._sketching, "-sketch")
         self._focus()
         self._leave_scopes()
-        self._show_tensors(keep=True)
+        self._show_tensors()
 
-    def _show_tensors(self, *, keep: bool) -> None:
-        key, around = self._trail.here[0], self._around
-        if self._sketching and (
-            around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
-        ):
-            job = partial(neighbourhood, self.session, key)
+    def _show_tensors(self) -> None:
+        if self._sketching:
+            job = partial(neighbourhood, self.session, self._trail.here[0])
             self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
-        else:
-            self._draw_tensors(keep=keep)
+        self._show_hints()
         self._describe()
 
     def _draw_anew(self, around: Neighbourhood) -> None:
@@ -501,7 +497,7 @@ class RelationsView(View):
 
     def _draw_tensors(self, *, keep: bool) -> None:
         if self._around is not None and self._scopes is None:
-            self.sketch.show(TensorPicture(self._around, self._row), self.sketch.key if keep else None)
+            self.sketch.show(tensor_picture(self._around, self._row), self.sketch.key if keep else None)
         self._show_hints()
 
     def _show_hints(self) -> None:
@@ -672,7 +668,7 @@ class RelationsView(View):
     def _move(self, by: int, at_end: str) -> None:
         moved = self._trail.moved(by)
         if self._leave_scopes():
-            self._show_tensors(keep=False)
+            self._show_tensors()
         elif moved.at == self._trail.at:
             self.say(at_end, note=True)
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,46 +18,14 @@ from tui_debugger.text.sketch import Edge, Sketch, SketchBox, SketchGraph, draw_
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.relations_sketch import MOST_LINES
+from tui_debugger.tui.views.relations_sketch import MOST_LINES, BoxPicture
 from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
 if TYPE_CHECKING:
-    from tui_debugger.arrays import Int32
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
 
 _COMFORTABLE = 20
-
-
-@dataclass(frozen=True)
-class ScopePicture:
-    """The boxes around one in the middle; ``keys`` are tree indices."""
-
-    graph: SketchGraph
-    keys: Sequence[int]
-    hidden: int
-    flow: str
-    """How far the flow is known; empty: the dump says it."""
-
-    @property
-    def marks(self) -> Sequence[str]:
-        return [box.mark for box in self.graph.boxes]
-
-    def draw(self, width: int) -> tuple[Sketch, list[str]]:
-        drawn = draw_sketch(self.graph, width, MOST_LINES)
-        farther, back = self.hidden + drawn.beyond, [self.graph.edges[number] for number in drawn.left_out]
-        notes = [self.flow] if self.flow else []
-        notes += [f"{plural(farther, 'box', 'boxes')} farther away: no room"] if farther else []
-        names = [box.name.removeprefix(_CLOSED) for box in self.graph.boxes]
-        ways = (f"{edge.label or 1} from {names[edge.source]} to {names[edge.target]}" for edge in back)
-        notes += [f"{plural(len(back), 'link')} backwards, not drawn: {', '.join(ways)}"] if back else []
-        return drawn, notes
-
-
-def _boxes(entries: Int32) -> str:
-    return plural(len(np.unique(entries)), "box", "boxes")
-
-
 _CLOSED = f"{theme.CLOSED_GLYPH} "
 
 
@@ -131,29 +98,31 @@ class OpenScopes:
     def _flow(self) -> ScopeFlow:
         return ScopeFlow(self.nodes, self._open.opened)
 
-    def picture(self, hops: int) -> ScopePicture:
+    def picture(self, hops: int) -> BoxPicture:
+        """Returns the boxes around the one in the middle, by tree index."""
         around = self._flow.around(self.middle, hops, self._marked)
-        boxes = [
-            self._box(entry, name) for entry, name in zip(around.entries, self._names(around.entries), strict=True)
-        ]
+        names = self._names(around.entries)
+        boxes = [self._box(entry, name) for entry, name in zip(around.entries, names, strict=True)]
         edges = [Edge(source, target, f"{count:,}" if count > 1 else "") for source, target, count in around.edges]
         graph = SketchGraph(boxes, edges, layers=around.layers, comfortable=_COMFORTABLE)
-        return ScopePicture(graph, around.entries, around.hidden, flow_words(self.nodes))
+
+        def draw(width: int) -> tuple[Sketch, list[str]]:
+            drawn = draw_sketch(graph, width, MOST_LINES)
+            farther, back = around.hidden + drawn.beyond, [edges[number] for number in drawn.left_out]
+            notes = [flow_words(self.nodes)]
+            notes += [f"{plural(farther, 'box', 'boxes')} farther away: no room"] if farther else []
+            ways = (f"{edge.label or 1} from {names[edge.source]} to {names[edge.target]}" for edge in back)
+            notes += [f"{plural(len(back), 'link')} backwards, not drawn: {', '.join(ways)}"] if back else []
+            return drawn, notes
+
+        return BoxPicture(around.entries, [box.mark for box in boxes], draw)
 
     def _names(self, entries: Sequence[int]) -> list[str]:
         """Returns the ends of the paths, as short as they differ."""
         paths = [self.tree.path(entry).split("/") for entry in entries]
-        parts = [1] * len(paths)
-        while True:
-            names = ["/".join(path[-part:]) for path, part in zip(paths, parts, strict=True)]
-            count = Counter(names)
-            longer = [
-                part + (count[name] > 1 and part < len(path))
-                for path, part, name in zip(paths, parts, names, strict=True)
-            ]
-            if longer == parts:
-                return [clean(name) for name in names]
-            parts = longer
+        ends = [["/".join(path[-part:]) for part in range(1, len(path) + 1)] for path in paths]
+        count = Counter(end for each in ends for end in each)
+        return [clean(next((end for end in each if count[end] == 1), each[-1])) for each in ends]
 
     def _box(self, entry: int, name: str) -> SketchBox:
         rows = self.tree.rows_below(entry)
@@ -166,21 +135,18 @@ class OpenScopes:
 
     def words(self, entry: int) -> tuple[str, str, str]:
         """Returns the flow through a box, its findings, and its place."""
-        rows, flow = self.tree.rows_below(entry), self._flow
-        makers, readers = flow.makers(entry), flow.readers(entry)
-        reads = f"reads {plural(len(makers), 'tensor')} of {_boxes(makers)}" if len(makers) else "reads no other box"
-        makes = f"{plural(len(readers), 'tensor')} to {_boxes(readers)}" if len(readers) else "no other box reads it"
-        step = step_text(self._key.step)
+        rows, flow, step = self.tree.rows_below(entry), self._flow, step_text(self._key.step)
         found, origins = int(self._hit[rows].sum()), int(self._origin[rows].sum())
-        hits = f"{theme.HIT_GLYPH} {plural(found, 'node')} with findings at step {step}"
-        hits += f", {theme.ORIGIN_GLYPH} {plural(origins, 'origin')}" if origins else ""
-        nothing = (
-            f"step {step} was not checked: r on the main screen does"
-            if self._result is None
-            else f"no finding at step {step}"
-        )
+        hits = f"no finding at step {step}"
+        if self._result is None:
+            hits = f"step {step} was not checked: r on the main screen does"
+        elif found:
+            hits = f"{theme.HIT_GLYPH} {plural(found, 'node')} with findings at step {step}"
+            hits += f", {theme.ORIGIN_GLYPH} {plural(origins, 'origin')}" if origins else ""
         kind = plural(len(rows), "node") if self.tree.is_scope(entry) else clean(self.nodes.op_type(int(rows[0])))
-        return f"{kind}  {reads} · {makes}", hits if found else nothing, f"  step {step}  rank {self._key.rank}"
+        reads, makes = len(flow.makers(entry)), len(flow.readers(entry))
+        words = f"{kind}  reads {plural(reads, 'tensor')} of other boxes, they read {plural(makes, 'tensor')} of it"
+        return words, hits, f"  step {step}  rank {self._key.rank}"
 
     def target(self, entry: int) -> ViewTarget:
         """Returns the tensor of the first origin in a box, else of its first finding, else of what runs first."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from rich.segment import Segment
 from rich.style import Style
@@ -47,37 +47,26 @@ _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
 MOST_LINES: Final = 200
 
 
-class BoxPicture(Protocol):
-    """What a sketch shows: boxes with a key and a mark each, the first one in the middle."""
-
-    @property
-    def keys(self) -> Sequence[Hashable]: ...
-
-    @property
-    def marks(self) -> Sequence[str]: ...
-
-    def draw(self, width: int) -> tuple[Sketch, list[str]]:
-        """Returns the drawing, and notes for the line below it."""
-
-
 @dataclass(frozen=True)
-class TensorPicture:
-    """The tensors around a tensor; ``row`` returns a tensor's row, measured if possible."""
+class BoxPicture:
+    """What a sketch shows: boxes with a key and a mark each, the first one in the middle.
 
-    found: Neighbourhood
-    row: Callable[[Related], TensorRow]
+    ``draw`` gets a width, and returns the drawing with notes for the line below it.
+    """
 
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        return [each.key for each in self.found.tensors]
+    keys: Sequence[Hashable]
+    marks: Sequence[str]
+    draw: Callable[[int], tuple[Sketch, list[str]]]
 
-    @property
-    def marks(self) -> Sequence[str]:
-        return [mark_of(each, self.row(each)) for each in self.found.tensors]
 
-    def draw(self, width: int) -> tuple[Sketch, list[str]]:
-        drawn = sketch_of(self.found, width, MOST_LINES, self.row)
-        return drawn, sketch_notes(self.found, drawn)
+def tensor_picture(found: Neighbourhood, row: Callable[[Related], TensorRow]) -> BoxPicture:
+    """Returns the tensors around a tensor; ``row`` returns a tensor's row, measured if possible."""
+
+    def draw(width: int) -> tuple[Sketch, list[str]]:
+        drawn = sketch_of(found, width, MOST_LINES, row)
+        return drawn, sketch_notes(found, drawn)
+
+    return BoxPicture([each.key for each in found.tensors], [mark_of(each, row(each)) for each in found.tensors], draw)
 
 
 class GraphSketch(LineWindow, can_focus=True):
@@ -184,7 +173,7 @@ class GraphSketch(LineWindow, can_focus=True):
         if self._picture is None or self.line_width < LEAST or self.size.height < 3:
             return
         self._sketch, notes = self._picture.draw(self.line_width)
-        self._notes = cut_end("  ·  ".join(notes), self.line_width)
+        self._notes = cut_end("  ·  ".join(filter(None, notes)), self.line_width)
         self._styles = [_STYLES.get(mark, theme.NORMAL) for mark in self._picture.marks]
         if self._sketch.box(self.cursor) is None:
             self.cursor = 0
