@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Final
 
 from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
@@ -112,8 +113,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 _RANK: Final = re.compile(r"rank \d+ ")
+_LEAST_APART: Final = 8
+"""From this number of cells on a name is told apart from its neighbours."""
 _LEAST_NUMBERED: Final = 12
 """From this number of cells on a name keeps the numbers of its layers."""
+_PART: Final = re.compile(r"[/.:]")
 NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 """A number between dots, the number of the layer: it tells ``layers.7.mlp.weight`` from similar names."""
 
@@ -180,6 +184,28 @@ def _cut_own(text: str, width: int, mark: str) -> str:
     return _first(text, room - width_of(tail)) + mark + tail
 
 
+def told_apart(names: Sequence[str], width: int) -> dict[str, str]:
+    """Returns short forms of names, all different, which begin where the names begin to differ; empty if none fit.
+
+    ``…0.input_norm.weight``, ``…0.output_norm.weight``.
+    """
+    same = len(commonprefix(names))  # noqa: RUF071 - characters are meant
+    begins = max(same - len(_PART.split(names[0][:same])[-1]), same - width // 2)
+    for cut in (cut_middle, cut_end):
+        texts = {name: cut(CUT * (begins > 0) + name[begins:], width) for name in names}
+        if width >= _LEAST_APART and len(set(texts.values())) == len(names):
+            return texts
+    return {}
+
+
+def alike(short: Mapping[str, str]) -> list[list[str]]:
+    """Returns the names that have one short form (``short``, by name), a list for each such form."""
+    found: dict[str, list[str]] = {}
+    for name, text in short.items():
+        found.setdefault(text, []).append(name)
+    return [names for names in found.values() if len(names) > 1]
+
+
 # -- which columns stay ----------------------------------------------------------------------------
 
 
@@ -236,6 +262,11 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
         kept = _kept(columns, widths, terminal.columns)
         widths = _narrowed(columns, widths, kept, terminal.columns)
     mark = CUT if terminal is None or terminal.shows(CUT) else ".."
+    apart = {
+        at: _names_apart({line[at] for line in lines if isinstance(line, tuple)}, widths[at], mark)
+        for at in kept
+        if columns[at].cut is Cut.MIDDLE and terminal is not None
+    }
     found: list[Pieces] = []
     for line in lines:
         if isinstance(line, FullWidthLine):
@@ -244,7 +275,7 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
         if terminal is None:
             found.append(_aligned(columns, kept, dict(enumerate(line)), widths))
             continue
-        cells = {at: _narrow(columns[at].cut, line[at], widths[at], mark) for at in kept}
+        cells = {at: _narrow(columns[at].cut, line[at], widths[at], mark, apart.get(at, {})) for at in kept}
         for number in range(max(map(len, cells.values()))):
             below = {at: parts[number] if number < len(parts) else "" for at, parts in cells.items()}
             found.append(_aligned(columns, kept, below, widths))
@@ -289,13 +320,19 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
     return found
 
 
-def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
+def _names_apart(names: Iterable[str], width: int, mark: str) -> dict[str, str]:
+    short = {name: cut_middle(name, width, mark) for name in names}
+    return {name: text for names in alike(short) for name, text in told_apart(names, width).items()}
+
+
+def _narrow(cut: Cut, cell: str, width: int, mark: str, apart: Mapping[str, str]) -> list[str]:
     if width_of(cell) <= width:
         return [cell]
     meaning = getattr(cell, "meaning", None)
     if cut is Cut.FOLD:
         return [meant("".join(part), meaning) for part in fold(cell, Terminal(width))]
-    return [meant(cut_middle(cell, width, mark) if cut is Cut.MIDDLE else cut_end(cell, width, mark), meaning)]
+    short = apart.get(cell) or (cut_middle if cut is Cut.MIDDLE else cut_end)(cell, width, mark)
+    return [meant(short, meaning)]
 
 
 def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:

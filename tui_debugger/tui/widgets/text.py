@@ -16,7 +16,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tables import NUMBER, kept_parts
+from tui_debugger.text.tables import NUMBER, alike, kept_parts, told_apart
 
 _LEAST = 5
 """Fewest cells to show of the end of a scope."""
@@ -125,6 +125,23 @@ class ScopedName:
         least = len(short) + 2 + cut
         scopes = [(max(first + moved, least), min(last, start - 1) + moved) for first, last in spans] if shown else []
         return [(first, last) for first, last in sorted([*names, *scopes]) if first < last]
+
+
+def names_apart(cells: Iterable[ScopedName], width: int) -> dict[str, Text]:
+    """Returns other short forms, by path, for names whose usual short forms are equal; their scopes tell them apart."""
+    by_path = {cell.path: cell for cell in cells}
+    found: dict[str, Text] = {}
+    for paths in alike({path: cell.within(width).plain for path, cell in by_path.items()}):
+        name = by_path[paths[0]].name
+        scopes = {clean(by_path[path].scope): path for path in paths}
+        if len(scopes) == len(paths) and "" not in scopes:
+            name = _ends(name, room) if name.cell_len > (room := max(width - 2 - _NUMBERED, _LEAST_CALL)) else name
+            told = told_apart([*scopes], width - 2 - name.cell_len)
+            style = by_path[paths[0]].scope_style
+            found |= {scopes[scope]: Text.assemble(name, ("  " + text, style)) for scope, text in told.items()}
+        else:
+            found |= {path: Text(text, name.style) for path, text in told_apart(paths, width).items()}
+    return found
 
 
 Cell = Text | str | ScopedName
