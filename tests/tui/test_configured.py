@@ -159,7 +159,7 @@ async def test_tables_of_tensors_show_the_chosen_statistics(open_screen: OpenScr
         await screen.press("n", "5")
         await screen.settled()
         titles = next(line for line in screen.lines if "dtype" in line)
-        assert re.search(r"dtype +norm +max +σ +(step|\+\d)", titles)
+        assert re.search(r"dtype +norm +max +σ +(from|\d more)", titles)
         await screen.press("o")
         await screen.until(lambda: isinstance(screen.app.screen, View))
         await screen.settled()

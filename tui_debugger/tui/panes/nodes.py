@@ -91,7 +91,7 @@ def make_marks(
         hit_elsewhere=hit_elsewhere,
         origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
-        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+        file_only=tree.keep_mask(nodes.beside_graph) & (leaves >= 0),
         overflowed=None if overflowed is None else tree.keep_mask(overflowed),
     )
 
@@ -519,8 +519,8 @@ class NodesPane(Pane):
             words.append(f"{theme.OVERFLOW_GLYPH} overflowed on the device")
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
-        if flags & NodeFlag.FILE_ONLY:
-            words.append("≈ from file names")
+        if self.nodes.beside_graph[row]:
+            words.append(f"{theme.FILE_GLYPH} known from names of files, not in the graph")
         return " · ".join(words)
 
 
