@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -19,7 +19,7 @@ from tui_debugger.model import GraphRun
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.tensors import BEFORE_FIRST, round_text, step_text, steps_text
 from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, Modal, PlainLine
-from tui_debugger.tui.theme import DIM, DOUBT, NONE, STRONG
+from tui_debugger.tui.theme import DIM, DOUBT, FINDING, NONE, STRONG
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
@@ -116,21 +116,31 @@ def nearest_step(step: int, steps: Sequence[int]) -> int:
     return min(steps, key=lambda each: (abs(each - step), each))
 
 
-def step_rows(steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> LazyRows[int]:
-    """Returns dumped steps with the graphs that ran.
+def step_rows(
+    steps: Sequence[int], current: int, runs: Iterable[GraphRun], findings: Mapping[int, int] | None = None
+) -> LazyRows[int]:
+    """Returns dumped steps with their findings, and with the graphs that ran if these differ from step to step.
 
-    ``runs`` without data are shown, too: they explain why a step has less data than others.
+    ``runs`` without data are shown, too: they explain why a step has less data than others. ``findings`` has the steps
+    that were checked.
     """
-    ran: dict[int, list[GraphRun]] = {}
+    ran: dict[int, Text] = {step: Text() for step in steps}
     for run in runs:
-        ran.setdefault(run.step, []).append(run)
+        graphs = ran.setdefault(run.step, Text())
+        name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
+        graphs.append(name, "" if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
+    alike = len({text.plain for text in ran.values()}) == 1
+    found = findings or {}
 
     def cells(step: int) -> Sequence[Cell]:
-        here, graphs = step == current, Text()
-        for run in ran.get(step, ()):
-            name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
-            graphs.append(name, None if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
-        return Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else ""), graphs
+        here, count = step == current, found.get(step)
+        said = Text("not checked" if count is None else f"{count:,}", FINDING if count else DIM)
+        return (
+            Text("▶" if here else " ", STRONG),
+            Text(step_text(step), STRONG if here else ""),
+            said,
+            "" if alike else ran[step],
+        )
 
     return LazyRows(steps, cells, lambda step: step)
 
@@ -143,19 +153,31 @@ class StepPrompt(ListDialog[int]):
     heading = "Go to step"
     hints = (("Enter", "go"), ("↑ ↓", "pick"), ("Esc", "back"))
 
-    def __init__(self, steps: Sequence[int], current: int, runs: Sequence[GraphRun]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[int],
+        current: int,
+        runs: Sequence[GraphRun],
+        findings: Mapping[int, int] | None = None,
+    ) -> None:
         """``steps`` are in the order in which they ran; ``+3`` and ``-2`` count from ``current``."""
         super().__init__()
         self.steps = steps
         self.current = current
         self.runs = runs
+        self.findings = findings
         self._picked: int | None = None
 
     def body(self) -> Iterable[Widget]:
         yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
         yield VirtualTable(
-            (TableColumn("", 1), TableColumn("step", 8, right=True), TableColumn("graphs", 20, elastic=1)),
-            step_rows(self.steps, self.current, self.runs),
+            (
+                TableColumn("", 1),
+                TableColumn("step", 8, right=True),
+                TableColumn("findings", 11, right=True),
+                TableColumn("graphs", 20, elastic=1),
+            ),
+            step_rows(self.steps, self.current, self.runs, self.findings),
             empty="no step is dumped",
             id="steps",
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.view import ViewHost
 
 
+_WIDE = 180
+"""Cells of a terminal from which on the details stand beside the path."""
 LineId = tuple[int, ...]
 """Identifies a line: hop, branch of that hop, hop of the branch's own path, and so on."""
 
@@ -309,10 +312,18 @@ class OriginView(View):
     OriginView {
         #answer { text-style: bold; }
         #why { color: $text-muted; max-height: 6; }
-        #path { height: 1fr; min-height: 4; }
+        #both { height: 1fr; }
+        #path { height: auto; max-height: 55%; min-height: 4; }
+        #detail { height: 1fr; }
         #hop { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
-        #fed { height: 25%; min-height: 4; }
+        #fed { height: auto; max-height: 60%; min-height: 4; }
         #frames { color: $text-muted; height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        &.-wide {
+            #both { layout: horizontal; }
+            #path { width: 11fr; height: 1fr; max-height: 100%; margin-right: 2; }
+            #detail { width: 9fr; }
+            #fed { max-height: 100%; }
+        }
     }
     """
     heading = "Origin"
@@ -331,10 +342,8 @@ class OriginView(View):
 
     def body(self) -> Iterable[Widget]:
         yield from plain_lines("answer", "why")
-        yield VirtualTable(path_columns(), empty="", id="path")
-        yield PlainLine(id="hop")
-        yield VirtualTable(node_columns(), id="fed")
-        yield PlainLine(id="frames")
+        detail = PlainLine(id="hop"), VirtualTable(node_columns(), id="fed"), PlainLine(id="frames")
+        yield Vertical(VirtualTable(path_columns(), empty="", id="path"), Vertical(*detail, id="detail"), id="both")
 
     @property
     def table(self) -> VirtualTable:
@@ -349,6 +358,7 @@ class OriginView(View):
         self._ask(0)
 
     def on_resize(self) -> None:
+        self.set_class(self.size.width >= _WIDE, "-wide")
         key = self.about.key
         where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
@@ -455,7 +465,8 @@ class OriginView(View):
             return
         key, hop = line.tensor.key, line.hop
         where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
-        name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
+        room = self.size.width * (9 if self.has_class("-wide") else 20) // 20
+        name = shorten(key.node, max(room - cell_len(where) - 5, 16))
         self.show_line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
         rows = [node_cells(row, source, key.rank) for row, source in tensors]
