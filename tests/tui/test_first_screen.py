@@ -425,3 +425,29 @@ async def test_messages_leave_the_keys_where_they_are(open_screen: OpenScreen, s
         assert screen.lines[-1] == keys
         await screen.press("down")
         assert "hit 2 of 914" not in screen.text
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_answer_names_the_scope_where_there_is_room_and_the_nodes_open_with_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        scope = "Default/network-WithLossCell/_backbone-Net/"
+        assert (f"{scope}Log-op381, -Inf 1 of 4" in screen.lines[1]) == (size[0] == 200)
+        assert ("o path  E explain" in screen.lines[1]) == (size[0] > 80), "keys before the scope"
+        await screen.press("1")
+        for part in scope.split("/")[:-1]:
+            assert f"▾ {part}" in screen.text
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_scopes_around_a_node_far_below_come_into_sight_with_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen("msprobe-L1-nan", size=size) as screen:
+        await screen.press("1")
+        lines = [line.strip(" │▌") for line in screen.lines]
+        at = next(at for at, line in enumerate(lines) if line.startswith("◆") and "log.0" in line)
+        assert any("▾ Torch" in line for line in lines[:at])

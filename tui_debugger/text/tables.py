@@ -184,7 +184,7 @@ def _cut_own(text: str, width: int, mark: str) -> str:
     return _first(text, room - width_of(tail)) + mark + tail
 
 
-def told_apart(names: Sequence[str], width: int) -> dict[str, str]:
+def told_apart(names: Sequence[str], width: int, mark: str = CUT) -> dict[str, str]:
     """Returns short forms of names, all different, which begin where the names begin to differ; empty if none fit.
 
     ``…0.input_norm.weight``, ``…0.output_norm.weight``.
@@ -192,7 +192,7 @@ def told_apart(names: Sequence[str], width: int) -> dict[str, str]:
     same = len(commonprefix(names))  # noqa: RUF071 - characters are meant
     begins = max(same - len(_PART.split(names[0][:same])[-1]), same - width // 2)
     for cut in (cut_middle, cut_end):
-        texts = {name: cut(CUT * (begins > 0) + name[begins:], width) for name in names}
+        texts = {name: cut(mark * (begins > 0) + name[begins:], width, mark) for name in names}
         if width >= _LEAST_APART and len(set(texts.values())) == len(names):
             return texts
     return {}
@@ -322,7 +322,7 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
 
 def _names_apart(names: Iterable[str], width: int, mark: str) -> dict[str, str]:
     short = {name: cut_middle(name, width, mark) for name in names}
-    return {name: text for names in alike(short) for name, text in told_apart(names, width).items()}
+    return {name: text for names in alike(short) for name, text in told_apart(names, width, mark).items()}
 
 
 def _narrow(cut: Cut, cell: str, width: int, mark: str, apart: Mapping[str, str]) -> list[str]:

@@ -141,7 +141,8 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
     if state.overflowed:
         text.append(f"  {theme.OVERFLOW_GLYPH}{state.overflowed:,} overflowed", theme.FINDING)
     if state.step is not None and (notes := session.notes_at(state.rank, state.step)):
-        text.append("  " + notes_text(notes, NOTES_ROOM), theme.STRONG)
+        text.append("  " + notes_text(notes, NOTES_ROOM, marked=False), theme.STRONG)
+        text.append(f"  {key_of('loss')}", theme.GOOD).append(" plot", theme.DIM)
     return text
 
 

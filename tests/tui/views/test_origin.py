@@ -262,3 +262,17 @@ async def test_the_end_of_the_path_says_how_far_it_spread_where_the_step_was_che
         assert spread in text, "the other origin came of something else"
         assert "M shows the map of it" in text
         screen.check_clean()
+
+
+@pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
+async def test_details_stand_beside_the_path_or_right_below_it(
+    size: tuple[int, int], checked: Callable[[], tuple[Session, list[Hit]]]
+) -> None:
+    session, hits = checked()
+    view = OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "Log-op381", 3)))
+    async with opened(view, size):
+        path, detail = view.table.region, view.query_one("#hop").region
+        if size == WIDE:
+            assert (detail.y, detail.x > path.right) == (path.y, True)
+        else:
+            assert (detail.x, detail.y) == (path.x, path.bottom), "no empty lines between them"

@@ -117,32 +117,35 @@ def nearest_step(step: int, steps: Sequence[int]) -> int:
 
 
 def step_rows(
-    steps: Sequence[int], current: int, runs: Iterable[GraphRun], findings: Mapping[int, int] | None = None
-) -> LazyRows[int]:
-    """Returns dumped steps with their findings, and with the graphs that ran if these differ from step to step.
+    steps: Sequence[int], current: int, runs: Iterable[GraphRun], findings: Mapping[int, int]
+) -> tuple[tuple[TableColumn, ...], LazyRows[int]]:
+    """Returns a table of dumped steps: their findings, and the graphs that ran if these differ from step to step.
 
     ``runs`` without data are shown, too: they explain why a step has less data than others. ``findings`` has the steps
     that were checked.
     """
     ran: dict[int, Text] = {step: Text() for step in steps}
+    differ = False
     for run in runs:
         graphs = ran.setdefault(run.step, Text())
+        differ |= not run.has_data
         name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
         graphs.append(name, "" if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
-    alike = len({text.plain for text in ran.values()}) == 1
-    found = findings or {}
+    differ |= len({ran[step].plain for step in steps}) > 1
 
     def cells(step: int) -> Sequence[Cell]:
-        here, count = step == current, found.get(step)
-        said = Text("not checked" if count is None else f"{count:,}", FINDING if count else DIM)
-        return (
-            Text("▶" if here else " ", STRONG),
-            Text(step_text(step), STRONG if here else ""),
-            said,
-            "" if alike else ran[step],
-        )
+        here, count = step == current, findings.get(step)
+        found = Text("not checked" if count is None else f"{count:,}", FINDING if count else DIM)
+        mark, number = Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else "")
+        return (mark, number, found, ran[step]) if differ else (mark, number, found)
 
-    return LazyRows(steps, cells, lambda step: step)
+    columns: tuple[TableColumn, ...] = (
+        TableColumn("", 1),
+        TableColumn("step", 8, right=True),
+        TableColumn("findings", 11, right=True),
+    )
+    columns += (TableColumn("graphs", 20, elastic=1),) if differ else ()
+    return columns, LazyRows(steps, cells, lambda step: step)
 
 
 class StepPrompt(ListDialog[int]):
@@ -158,7 +161,7 @@ class StepPrompt(ListDialog[int]):
         steps: Sequence[int],
         current: int,
         runs: Sequence[GraphRun],
-        findings: Mapping[int, int] | None = None,
+        findings: Mapping[int, int],
     ) -> None:
         """``steps`` are in the order in which they ran; ``+3`` and ``-2`` count from ``current``."""
         super().__init__()
@@ -170,17 +173,8 @@ class StepPrompt(ListDialog[int]):
 
     def body(self) -> Iterable[Widget]:
         yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
-        yield VirtualTable(
-            (
-                TableColumn("", 1),
-                TableColumn("step", 8, right=True),
-                TableColumn("findings", 11, right=True),
-                TableColumn("graphs", 20, elastic=1),
-            ),
-            step_rows(self.steps, self.current, self.runs, self.findings),
-            empty="no step is dumped",
-            id="steps",
-        )
+        columns, rows = step_rows(self.steps, self.current, self.runs, self.findings)
+        yield VirtualTable(columns, rows, empty="no step is dumped", id="steps")
 
     def on_mount(self) -> None:
         self.table.can_focus = False

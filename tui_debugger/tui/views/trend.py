@@ -333,8 +333,9 @@ class TrendView(View):
     heading = "Through the steps"
     hints = HINTS
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget, *, notes_first: bool = False) -> None:
         super().__init__(host, about)
+        self._notes_first = notes_first
         self.overlay = Overlay(host.session.steps)
         self._several_graphs = about.key.rank >= 0 and len(host.session.nodes(about.key.rank).graphs) > 1
         self.overlay.add(about.key)
@@ -451,6 +452,8 @@ class TrendView(View):
             return
         notes = self.session.run_notes(series[0].key.rank)
         groups = (*groups_for(len(series)), *note_groups(notes))
+        if self._notes_first:
+            self._notes_first, self._first_group = False, len(groups_for(len(series)))
         first = self._first_group % len(groups)
         shown = [*groups[first:], *groups[:first]]
         self.plots.show_series(series, shown, log=self.log_axis, dots=self.dots, notes=notes)
@@ -482,12 +485,21 @@ class TrendView(View):
             return
         session = self.session
         missing = int((series.health == Health.UNCHECKED).sum())
-        words = [about(series)]
+        words = [about(series), *self._recognised(series.key.rank)]
         if not (self.overlay.is_complete(series.key) or self._catching_up):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
             words.append(f"{missing:,} not checked: r checks them")
         self.put_line("facts", "  ·  ".join(words))
+
+    def _recognised(self, rank: int) -> list[str]:
+        """Returns where losses come from that the program did not note."""
+        found = [] if self.step is None else self.session.notes_at(rank, self.step)
+        return [
+            f"{clean(each.name)} is recognised: the program noted none, {clean(each.node)} computes it"
+            for each in found
+            if each.recognised
+        ]
 
     @on(VirtualTable.RowHighlighted)
     def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
