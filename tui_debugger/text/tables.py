@@ -184,11 +184,25 @@ def _cut_own(text: str, width: int, mark: str) -> str:
     return _first(text, room - width_of(tail)) + mark + tail
 
 
-def told_apart(names: Sequence[str], width: int, mark: str = CUT) -> dict[str, str]:
-    """Returns short forms of names, all different, which begin where the names begin to differ; empty if none fit.
+def told_apart(short: Mapping[str, str], width: int, mark: str = CUT) -> dict[str, str]:
+    """Returns other short forms for names whose short forms (``short``, by name) are alike, as far as there is room.
 
-    ``…0.input_norm.weight``, ``…0.output_norm.weight``.
+    They begin where the names begin to differ: ``…0.input_norm.weight``, ``…0.output_norm.weight``.
     """
+    groups: dict[str, list[str]] = {}
+    for name, text in short.items():
+        groups.setdefault(text, []).append(name)
+    alike = [names for names in groups.values() if len(names) > 1]
+    found = dict[str, str]()
+    for tried in (alike, [[name for names in alike for name in names]]):
+        found = {name: text for names in tried if names for name, text in _begun_later(names, width, mark).items()}
+        if len({**short, **found}) == len(set({**short, **found}.values())):
+            break
+    return found
+
+
+def _begun_later(names: Sequence[str], width: int, mark: str) -> dict[str, str]:
+    """Returns different short forms without the beginning that the names share; empty if there is no room for them."""
     same = len(commonprefix(names))  # noqa: RUF071 - characters are meant
     begins = max(same - len(_PART.split(names[0][:same])[-1]), same - width // 2)
     for cut in (cut_middle, cut_end):
@@ -196,14 +210,6 @@ def told_apart(names: Sequence[str], width: int, mark: str = CUT) -> dict[str, s
         if width >= _LEAST_APART and len(set(texts.values())) == len(names):
             return texts
     return {}
-
-
-def alike(short: Mapping[str, str]) -> list[list[str]]:
-    """Returns the names that have one short form (``short``, by name), a list for each such form."""
-    found: dict[str, list[str]] = {}
-    for name, text in short.items():
-        found.setdefault(text, []).append(name)
-    return [names for names in found.values() if len(names) > 1]
 
 
 # -- which columns stay ----------------------------------------------------------------------------
@@ -321,8 +327,7 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
 
 
 def _names_apart(names: Iterable[str], width: int, mark: str) -> dict[str, str]:
-    short = {name: cut_middle(name, width, mark) for name in names}
-    return {name: text for names in alike(short) for name, text in told_apart(names, width, mark).items()}
+    return told_apart({name: cut_middle(name, width, mark) for name in names}, width, mark)
 
 
 def _narrow(cut: Cut, cell: str, width: int, mark: str, apart: Mapping[str, str]) -> list[str]:

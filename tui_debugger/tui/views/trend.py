@@ -41,6 +41,7 @@ from tui_debugger.session import Session
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_actions
@@ -485,7 +486,7 @@ class TrendView(View):
             return
         session = self.session
         missing = int((series.health == Health.UNCHECKED).sum())
-        words = [about(series), *self._recognised(series.key.rank)]
+        words = [*self._recognised(series.key.rank), about(series)]
         if not (self.overlay.is_complete(series.key) or self._catching_up):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
@@ -496,7 +497,7 @@ class TrendView(View):
         """Returns where losses come from that the program did not note."""
         found = [] if self.step is None else self.session.notes_at(rank, self.step)
         return [
-            f"{clean(each.name)} is recognised: the program noted none, {clean(each.node)} computes it"
+            clean(f"{each.name} recognised, not noted by the program: output of {tail(each.node)}")
             for each in found
             if each.recognised
         ]

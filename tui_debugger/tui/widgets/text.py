@@ -16,7 +16,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tables import NUMBER, alike, kept_parts, told_apart
+from tui_debugger.text.tables import NUMBER, kept_parts, told_apart
 
 _LEAST = 5
 """Fewest cells to show of the end of a scope."""
@@ -128,20 +128,21 @@ class ScopedName:
 
 
 def names_apart(cells: Iterable[ScopedName], width: int) -> dict[str, Text]:
-    """Returns other short forms, by path, for names whose usual short forms are equal; their scopes tell them apart."""
+    """Returns other short forms, by path, for names whose short forms are alike; scopes tell equal names apart."""
     by_path = {cell.path: cell for cell in cells}
-    found: dict[str, Text] = {}
-    for paths in alike({path: cell.within(width).plain for path, cell in by_path.items()}):
-        name = by_path[paths[0]].name
-        scopes = {clean(by_path[path].scope): path for path in paths}
-        if len(scopes) == len(paths) and "" not in scopes:
-            name = _ends(name, room) if name.cell_len > (room := max(width - 2 - _NUMBERED, _LEAST_CALL)) else name
-            told = told_apart([*scopes], width - 2 - name.cell_len)
-            style = by_path[paths[0]].scope_style
-            found |= {scopes[scope]: Text.assemble(name, ("  " + text, style)) for scope, text in told.items()}
-        else:
-            found |= {path: Text(text, name.style) for path, text in told_apart(paths, width).items()}
-    return found
+    found = told_apart({path: cell.within(width).plain for path, cell in by_path.items()}, width)
+    texts = {path: Text(text, by_path[path].name.style) for path, text in found.items()}
+    scopes: dict[str, dict[str, ScopedName]] = {}
+    for cell in (by_path[path] for path in found if by_path[path].scope):
+        scopes.setdefault(cell.name.plain, {})[clean(cell.scope)] = cell
+    for cells_of in scopes.values():
+        name = next(iter(cells_of.values())).name
+        room = max(width - 2 - _NUMBERED, _LEAST_CALL)
+        name = _ends(name, room) if name.cell_len > room else name
+        for scope, text in told_apart(dict.fromkeys(cells_of, ""), width - 2 - name.cell_len).items():
+            cell = cells_of[scope]
+            texts[cell.path] = Text.assemble(name, ("  " + text, cell.scope_style))
+    return texts
 
 
 Cell = Text | str | ScopedName
