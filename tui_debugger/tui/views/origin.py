@@ -153,12 +153,13 @@ class Shape:
     """The columns that the run needs.
 
     ``graphs``: short name of each graph, empty for one graph. ``rounds``: some tensor was written several times in a
-    step.
+    step. ``brief``: without the columns that the details beside the path have, too.
     """
 
     many_ranks: bool = False
     graphs: Mapping[str, str] = field(default_factory=dict)
     rounds: bool = False
+    brief: bool = False
 
 
 def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
@@ -170,11 +171,9 @@ def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
         *((TableColumn("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
         TableColumn("tensor", 18, elastic=3),
         TableColumn("slot", 8 if shape.rounds else 5),
-        *COUNT_COLUMNS,
+        *(() if shape.brief else COUNT_COLUMNS),
         TableColumn("feeds", 32 - 5 * more, elastic=4),
-        *EXTREME_COLUMNS,
-        TableColumn("dtype", 8),
-        TableColumn("shape", 9, elastic=1),
+        *(() if shape.brief else (*EXTREME_COLUMNS, TableColumn("dtype", 8), TableColumn("shape", 9, elastic=1))),
     )
 
 
@@ -188,6 +187,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
     rank = [Text(str(row.key.rank), theme.DIM)] if shape.many_ranks else []
     graph = [Text(shape.graphs.get(row.key.graph, clean(row.key.graph)), theme.DIM)] if shape.graphs else []
     meta = row.meta
+    kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
     return [
         _mark(line),
         step_text(row.key.step),
@@ -195,11 +195,9 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
         *graph,
         ScopedName(text, scope, theme.DIM, words_only=True),
         Text(slot_text(row.key), theme.DIM),
-        *count_cells(row.stats),
+        *([] if shape.brief else count_cells(row.stats)),
         _way(line),
-        *extreme_cells(row.stats),
-        clean(meta.dtype) if meta is not None else "",
-        shape_text(meta.shape) if meta is not None else "",
+        *([] if shape.brief else [*extreme_cells(row.stats), *kind]),
     ]
 
 
@@ -276,7 +274,7 @@ def _from(row: TensorRow, source: OriginInput | None) -> Text:
     words = [last_part(row.origin_text)] if row.origin_text else []
     if source is not None:
         words += ["constant"] if source.constant else []
-        words += [f"value before, of step {run_text(row.key)}"] if source.before else []
+        words += [f"value of step {run_text(row.key)}"] if source.before else []
     return Text("  ".join(words), theme.DIM, no_wrap=True)
 
 
@@ -320,8 +318,8 @@ class OriginView(View):
         #frames { color: $text-muted; height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         &.-wide {
             #both { layout: horizontal; }
-            #path { width: 11fr; height: 1fr; max-height: 100%; margin-right: 2; }
-            #detail { width: 9fr; }
+            #path { width: 2fr; height: 1fr; max-height: 100%; margin-right: 2; }
+            #detail { width: 3fr; }
             #fed { max-height: 100%; }
         }
     }
@@ -359,6 +357,7 @@ class OriginView(View):
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= _WIDE, "-wide")
+        self._show_lines()
         key = self.about.key
         where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
@@ -433,7 +432,7 @@ class OriginView(View):
             return Shape()
         rounds = any(line.tensor.key.round for line in self._lines)
         graphs = short_names(self._answer.path.graphs)
-        return Shape(len(self.session.ranks()) > 1, graphs, rounds)
+        return Shape(len(self.session.ranks()) > 1, graphs, rounds, brief=self.has_class("-wide"))
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -465,7 +464,7 @@ class OriginView(View):
             return
         key, hop = line.tensor.key, line.hop
         where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
-        room = self.size.width * (9 if self.has_class("-wide") else 20) // 20
+        room = self.size.width * (3 if self.has_class("-wide") else 5) // 5
         name = shorten(key.node, max(room - cell_len(where) - 5, 16))
         self.show_line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
