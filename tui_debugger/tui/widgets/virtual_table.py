@@ -168,8 +168,6 @@ def _has_fingerprints(rows: TableRows) -> bool:
 
 _MOST_LOOKS = 4096
 """Most fingerprints that a table remembers."""
-_MEASURED_ROWS = 48
-"""Rows that tell the needs of elastic columns."""
 _NEIGHBOURS = 32
 """Rows among which a short name is unique."""
 PAN_STEP = 8
@@ -276,13 +274,13 @@ class VirtualTable(LineWindow, can_focus=True):
         known = _has_fingerprints(rows) and _has_fingerprints(self._rows) and len(self._fingerprints) <= _MOST_LOOKS
         self._rows = rows
         widths = self._widths
-        self._measure(self.line_width)
         if not alike and not known:
             self._fingerprints.clear()
             self.forget_rows()
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
+        self._measure(self.line_width)
         if not as_many and self.styles.auto_dimensions:
             self.refresh(layout=True)
         self.refresh_changed()
@@ -525,9 +523,9 @@ class VirtualTable(LineWindow, can_focus=True):
         return widths
 
     def _lacks(self, elastic: Sequence[int]) -> dict[int, int]:
-        """Returns the cells that columns need beyond their width (less than 0: can do without), from some rows."""
-        count, columns = self._rows.row_count, self._columns
-        rows = [self._rows.cells(row) for row in range(0, count, max(count // _MEASURED_ROWS, 1))]
+        """Returns the cells that columns need beyond their width (less than 0: can do without) on this page."""
+        columns = self._columns
+        rows = map(self._rows.cells, range(self.top, min(self.top + self.page, self.row_count)))
         whole = [[column.title for column in columns], *(cells for cells in rows if len(cells) == len(columns))]
         return {at: max(_need(cells[at]) for cells in whole) - columns[at].width for at in elastic}
 
