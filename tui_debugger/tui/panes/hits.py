@@ -50,6 +50,7 @@ class HitsPane(Pane):
             empty=f"nothing checked yet: {key_of('recheck')} checks this step",
             id="hit-table",
         )
+        self.table.sampled = 48
         self.rows: HitRows | None = None
         self.highlighted: Callable[[Hit], None] = lambda _: None
         self.notes_of: Callable[[Hit], str] = lambda _: ""

@@ -184,6 +184,8 @@ class VirtualTable(LineWindow, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
 
     cursor_row: var[int] = var(0, init=False)
+    sampled: int = 0
+    """Rows beside those on the page that tell how wide columns must be; 0 where rows take long to make."""
 
     @dataclass
     class RowHighlighted(Message):
@@ -523,9 +525,11 @@ class VirtualTable(LineWindow, can_focus=True):
         return widths
 
     def _lacks(self, elastic: Sequence[int]) -> dict[int, int]:
-        """Returns the cells that columns need beyond their width (less than 0: can do without) on this page."""
-        columns = self._columns
-        rows = map(self._rows.cells, range(self.top, min(self.top + self.page, self.row_count)))
+        """Returns the cells that columns need beyond their width (less than 0: can do without), see ``sampled``."""
+        columns, count = self._columns, self.row_count
+        page = range(self.top, min(self.top + self.page, count))
+        others = range(0, count, max(count // self.sampled, 1)) if self.sampled else ()
+        rows = map(self._rows.cells, {*page, *others})
         whole = [[column.title for column in columns], *(cells for cells in rows if len(cells) == len(columns))]
         return {at: max(_need(cells[at]) for cells in whole) - columns[at].width for at in elastic}
 
