@@ -219,7 +219,12 @@ class Navigator(Controller):
         if not steps or state.step is None:
             self.say(f"no step is {self._context.kept}", bad=True)
             return
-        StepPrompt(steps, state.step, session.history(state.rank)).ask(self._context.app, self.set_step)
+        found = dict[int, int]()
+        if state.result is not None:
+            hits = state.result.hits
+            found = {step: 0 for rank, step in state.result.pairs if rank == state.rank}
+            found |= hits.count_by_step(hits.found() & (hits.rank == state.rank))
+        StepPrompt(steps, state.step, session.history(state.rank), found).ask(self._context.app, self.set_step)
 
     def act_history(self) -> None:
         from tui_debugger.tui.dialogs.pages import HistoryScreen
