@@ -298,7 +298,7 @@ def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Na
 
     yield "# Audit"
     yield ""
-    yield f"{markdown.code(markdown.without_homes(str(arguments.path)))}"
+    yield f"{markdown.code(markdown.with_tilde(str(arguments.path)))}"
     yield ""
     yield f"**{markdown.prose(verdict_text(report))}**"
     yield ""

@@ -309,7 +309,7 @@ def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: 
     yield "# Two runs compared"
     yield ""
     for name, path in zip("AB", paths, strict=True):
-        yield f"* {name}: {markdown.code(markdown.without_homes(path))}"
+        yield f"* {name}: {markdown.code(markdown.with_tilde(path))}"
     yield ""
     yield f"**{markdown.prose(verdict_text(report))}**"
     yield ""
