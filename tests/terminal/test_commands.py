@@ -20,7 +20,7 @@ Dumps = Callable[[str], Path]
 
 NAN, GRAPHS = "mindspore-2.0-nan", "mindspore-2.0-multi-eval"
 COLOR = re.compile("\x1b\\[[0-9;]*m")
-FINDING, ORIGIN, CLEAN = "\x1b[1;31m", "\x1b[1;35m", "\x1b[36m"
+FINDING, CLEAN = "\x1b[1;38;5;214m", "\x1b[1;38;5;75m"
 LINES = (
     ("check",),
     ("origin",),
@@ -162,9 +162,9 @@ def test_colours_tell_findings_origins_and_what_is_clean(dumps: Dumps) -> None:
     lines = ("check", dumps(NAN)), ("health", dumps(NAN)), ("check", dumps(NAN), "--step", "0-2", "--watch", "TO")
     (_, check), (_, map_), (code, clean) = on_terminal(120, *lines)
     assert f"{FINDING}FINDINGS" in check
-    assert f"{ORIGIN}◆" in check
+    assert f"{FINDING}◆" in check
     assert f"{FINDING}NaN 128 of 512" in check
-    assert f"{ORIGIN}◆" in map_
+    assert f"{FINDING}◆" in map_
     assert f"{FINDING}N" in map_
     assert (code, f"{CLEAN}clean\x1b[0m" in clean, FINDING in clean) == (0, True, False)
 

@@ -176,7 +176,7 @@ _VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOU
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     """The cells of a hit. The name comes last and stays whole, so that it can be copied into ``tdbg show``."""
     key = hit.key
-    origin = Meaning.ORIGIN if hit.origin else None
+    origin = Meaning.FINDING if hit.origin else None
     return [
         str(key.step),
         *([str(key.rank)] if ranks else []),
@@ -244,7 +244,7 @@ def _beginnings(report: CheckReport) -> list[str]:
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        meaning = Meaning.ORIGIN if hit.origin else Meaning.FINDING
+        meaning = Meaning.FINDING
         lines.append(meant(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}", meaning))
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:

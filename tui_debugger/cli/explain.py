@@ -207,7 +207,7 @@ def text_lines(guidance: Guidance, path: Path, terminal: Terminal | None = None)
     width = WIDTH if terminal is None else min(WIDTH, terminal.columns)
     meanings = {
         LineKind.TITLE: Meaning.FINDING if guidance.finding else None,
-        LineKind.LIKELY: Meaning.ORIGIN,
+        LineKind.LIKELY: Meaning.FINDING,
         LineKind.UNKNOWN: Meaning.DOUBT,
         LineKind.MISSING: Meaning.DOUBT,
     }

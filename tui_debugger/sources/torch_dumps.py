@@ -32,9 +32,6 @@ GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
 PARAMETERS, PARAMETERS_ROOT = "parameters", 1
 """The graph of parameters: these are often recorded at some steps only, and have a previous step of their own."""
-ORIGINS_WITHOUT_EDGES: Final = (
-    "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
-)
 ROOT_MODULE: Final = "(root)"
 """The name of the outermost module where it has none."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
@@ -232,9 +229,6 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
 
     def _new_nodes(self) -> _TorchDumpNodes:
         return _TorchDumpNodes()
-
-    def _layout_notices(self) -> Iterable[str]:
-        return (ORIGINS_WITHOUT_EDGES,)
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         for rank, steps in self._layout.units.items():
