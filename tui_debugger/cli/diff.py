@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tui_debugger.cli.options import (
     add_command,
     add_comparison,
-    add_node,
     add_where,
     add_work,
     at_least_zero,
@@ -93,7 +92,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         DESCRIPTION,
         EPILOG,
     )
-    add_node(parser, "the node's only output")
+    parser.add_argument(
+        "node",
+        metavar="B|NODE[:slot]",
+        help="another run, or a node as for tdbg show; without a slot the node's only output",
+    )
     parser.add_argument(
         "--with",
         dest="other",

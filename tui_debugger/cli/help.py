@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tui_debugger.cli.output import note
 from tui_debugger.environment import command_of
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, did_you_mean
 from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import write_colored
 
@@ -101,17 +101,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _unknown(words: Sequence[str], names: Sequence[str]) -> TdbgError:
     """The error for unknown words; it names similar names."""
-    import difflib
-
     asked = " ".join(words)
-    near = dict.fromkeys(
-        match for word in words for match in difflib.get_close_matches(word.lower(), names, n=2, cutoff=0.6)
-    )
-    meant = "did you mean " + " or ".join(f"`tdbg help {name}`" for name in near) + "? " if near else ""
+    meant = next(filter(None, (did_you_mean(word.lower(), names) for word in words)), "")
     return TdbgError(
         f"no topic, command or page has {clean(asked)!r}",
         where=f"tdbg help {asked}",
-        hint=f"{meant}`tdbg help` lists the topics",
+        hint=f"{meant} `tdbg help` lists the topics".lstrip(),
     )
 
 
@@ -288,7 +283,7 @@ def _matches(found: Sequence[_TopicMatch], words: Sequence[str]) -> RenderableTy
     from rich.text import Text
 
     patterns = [_pattern(word) for word in words]
-    width = _columns() - 4
+    width = _columns() - 4 if sys.stdout.isatty() else sys.maxsize
     parts: list[RenderableType] = []
     for match in sorted(found, key=lambda match: match.weight, reverse=True):
         parts.append(Text.assemble((f"tdbg help {match.topic}", "bold")))

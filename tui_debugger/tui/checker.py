@@ -488,6 +488,8 @@ class CheckController(Controller):
             rest = "was not recorded" if lost else "is not there" if incomplete else "cannot be listed"
             rest = "was not looked at" if all(part.unclaimed for part in parts) else rest
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
+        if result.coverage.unreadable:
+            return "◐", f"{_checked_text(result)} checked in part", theme.DOUBT
         steps = self.state.unchecked
         if steps and self._live is None:
             return (

@@ -30,6 +30,8 @@ from tui_debugger.text.tensors import index_text, shape_text, stack_text
 
 FEW: Final = 10
 """The most doubts and one-sided nodes that are listed for people."""
+_NAMED: Final = 3
+"""The most one-sided nodes that are named although the values around them prove what they do."""
 DESCRIBED: Final = 20
 """The most findings whose values are read to describe their difference."""
 
@@ -254,6 +256,12 @@ def one_sided_lines(report: RunsReport) -> Iterator[str]:
                 if one.side == side:
                     found.setdefault(one.name, []).append(step.place[2 + side])
                     covered[one.name] = one.covered
+        proven = [text for text in found if covered[text]]
+        if len(proven) > _NAMED:
+            for text in proven:
+                del found[text]
+            said = ", ".join(proven[:_NAMED])
+            yield clean(f"only in {name}: {said} and {len(proven) - _NAMED} more that what is around them proves")
         for text in list(found)[:FEW]:
             steps = ", ".join(map(str, dict.fromkeys(found[text])))
             yield clean(f"only in {name}: {text} (step {steps}): {covered[text] or 'nothing around it tells'}")
