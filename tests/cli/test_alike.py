@@ -108,7 +108,7 @@ def test_an_option_of_others_is_named_with_the_commands_that_have_it(capsys: Cap
     said = run(capsys, "ls", dump, "--jobs", "2")
     assert said.code == 2
     assert "--jobs is an option of open, check" in said.err
-    assert "`tdbg ls --help`" in said.err
+    assert "`tdbg ls -h all`" in said.err
 
 
 def test_an_export_says_that_the_path_comes_first(capsys: Capsys, dump: Path) -> None:

@@ -283,7 +283,7 @@ def _matches(found: Sequence[_TopicMatch], words: Sequence[str]) -> RenderableTy
     from rich.text import Text
 
     patterns = [_pattern(word) for word in words]
-    width = _columns() - 4 if sys.stdout.isatty() else sys.maxsize
+    width = _columns() - 4
     parts: list[RenderableType] = []
     for match in sorted(found, key=lambda match: match.weight, reverse=True):
         parts.append(Text.assemble((f"tdbg help {match.topic}", "bold")))

@@ -57,7 +57,7 @@ class CommandParser(argparse.ArgumentParser):
         else:
             hidden = self._hide_rare()
             super().print_help(file)
-            self._print_message(f"\n{hidden} more options: {self.prog} -h all\n" if hidden else "", file)
+            self._print_message(f"\n{hidden} more options: {self.prog} -h all\n" if hidden else "", file or sys.stdout)
 
     def _hide_rare(self) -> int:
         self._mutually_exclusive_groups.clear()  # argparse cannot print a usage without one of them
