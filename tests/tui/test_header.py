@@ -1,4 +1,4 @@
-"""The header: what it counts is what is listed, keys and counts can be clicked, nothing is called checked that is not."""
+"""The header: what is counted is listed, keys and counts can be clicked, what was not read is not called checked."""
 
 from __future__ import annotations
 

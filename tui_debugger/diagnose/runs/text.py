@@ -24,7 +24,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text import markdown
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.numbers import NONE, and_more, number, plural
 from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.tensors import index_text, shape_text, stack_text
 
@@ -260,8 +260,7 @@ def one_sided_lines(report: RunsReport) -> Iterator[str]:
         if len(proven) > _NAMED:
             for text in proven:
                 del found[text]
-            said = ", ".join(proven[:_NAMED])
-            yield clean(f"only in {name}: {said} and {len(proven) - _NAMED} more that what is around them proves")
+            yield clean(f"only in {name}, proven by values: {and_more(proven, _NAMED)} (--json says how)")
         for text in list(found)[:FEW]:
             steps = ", ".join(map(str, dict.fromkeys(found[text])))
             yield clean(f"only in {name}: {text} (step {steps}): {covered[text] or 'nothing around it tells'}")
