@@ -19,7 +19,7 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.output import Answer, meaning_of, print_exit, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
@@ -82,7 +82,6 @@ def answer(report: CheckReport, arguments: Namespace) -> Answer:
 
 def _print(report: CheckReport, limit: int, code: int) -> None:
     verdict = meant(verdict_line(report), OUTCOMES[report.judgement.outcome])
-    print_above(verdict, coverage_line(report.result), code=code)
     _print_hits(report, limit)
     _print_watchpoints(report)
     print_text("", coverage_line(report.result))
