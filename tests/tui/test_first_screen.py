@@ -286,8 +286,11 @@ async def test_what_would_be_read_is_said_before_it_is_read(
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
     async with open_screen(NAN, size=size, measured=False) as screen:
-        assert screen.lines[1].strip() == ""
-        assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
+        assert screen.lines[1].strip() == "○ not checked yet: r checks this step (1.081 MB), R every step and rank"
+        assert screen.lines[2].strip() == ""
+        await screen.press("4")
+        assert "4 Hits" in screen.text
+        assert "outdated" not in screen.text, "there is nothing yet that could be"
 
 
 async def test_a_key_that_was_pressed_first_keeps_the_cursor(open_screen: OpenScreen) -> None:

@@ -319,8 +319,8 @@ class TrendView(View):
     DEFAULT_CSS = f"""
     TrendView {{
         #legend {{ height: auto; max-height: 9; }}
-        #facts {{ height: 1; color: $text-muted; }}
-        #here {{ height: 1; text-style: bold; }}
+        #facts {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }}
+        #here {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }}
         #both {{ layout: vertical; height: 1fr; }}
         #plots {{ height: 3fr; }}
         #steps {{ height: 2fr; }}
