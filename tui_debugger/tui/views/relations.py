@@ -327,12 +327,12 @@ _ACTIONS = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("walk_back", "backspace [", "Back", "The tensor that was in the middle before."),
-        ("walk_forward", "]", "Forward", "Forward again."),
-        ("sketch", "s", "Sketch or lists", "Boxes and lines two hops around the tensor, or the lists."),
-        ("expand", "space", "One hop more", "Opens or closes what lies one hop beyond the cursor."),
+        ("walk_back", "[", "Step back", "The tensor that was in the middle before."),
+        ("walk_forward", "]", "Step forward", "Forward again."),
+        ("sketch", "t", "Other form", "Boxes and lines two hops around the tensor, or the lists."),
+        ("expand", "space", "Open, close", "Opens or closes what lies one hop beyond the cursor."),
         ("values", "v", "Values", "The values of the tensor under the cursor."),
-        ("main", "t", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
+        ("main", "", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
     ),
 )
 _NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
@@ -352,14 +352,14 @@ _HEADER = (
 Hints = tuple[tuple[str, str], ...]
 _HINTS_OF_BOTH: Hints = (("v", "values"), ("?", "keys"), ("Esc", "back"))
 _LIST_HINTS: Hints = (
-    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("s", "sketch"), ("Space", "one hop more")),
+    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("t", "sketch"), ("Space", "one hop more")),
     *_HINTS_OF_BOTH,
 )
 _SKETCH_HINTS: Hints = (
     ("←↓↑→", "boxes"),
     ("Enter", "walk there"),
     ("[ ]", "back, forward"),
-    ("s", "lists"),
+    ("t", "lists"),
     *_HINTS_OF_BOTH,
 )
 

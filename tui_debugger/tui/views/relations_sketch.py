@@ -32,7 +32,7 @@ ACTIONS: Final = (
         ("move(1,0)", "right l", "Right", "To the box on the right: what uses it."),
         ("move(0,-1)", "up k", "Up", "To the box above."),
         ("move(0,1)", "down j", "Down", "To the box below."),
-        ("select", "enter", "Walk there", "Puts the box into the middle; there, shows its values."),
+        ("select", "enter", "Open", "Puts the box into the middle; there, shows its values."),
     ),
 )
 _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
