@@ -149,7 +149,7 @@ SYNONYMS: Final = {
 _MOVING: Final = frozenset({"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "g", "G"})
 
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
-CAUSES = "From a tensor or a hit to its cause"
+CAUSES = "To the cause"
 _SEARCH = "While searching (/)"
 IN_VIEWS = "view"
 EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"

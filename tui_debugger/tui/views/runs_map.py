@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.views.view import ViewHost
 
-GROUP: Final = "Heat map of two runs (t there)"
+GROUP: Final = "Heat map of two runs"
 ACTIONS: Final[tuple[Action, ...]] = (
     *view_actions(
         GROUP,
