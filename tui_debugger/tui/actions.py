@@ -260,7 +260,7 @@ ACTIONS: tuple[Action, ...] = (
         (
             "toggle_watch",
             "space",
-            "Watch",
+            "Mark",
             "Puts the node or scope into the selected watchpoint, or takes it out: the lower edge says which.",
         ),
         ("filter_nodes", "f", "Filter", "Filters by graph, category, operator type, watched, hit."),
@@ -344,7 +344,7 @@ _NEXT = {
 }
 """Global actions of the footer after those, and their words there; the pane's own actions follow."""
 FOOTER: tuple[str, ...] = (
-    *("search", "continue", "zoom", "source", "recheck_all", "redo"),
+    *("recheck", "search", "continue", "zoom", "source", "recheck_all", "redo"),
     *("step_back", "step_forward", "palette", "help"),
 )
 """Global actions at the end of the footer; the last one is always shown."""
@@ -372,12 +372,16 @@ def bindings_for(where: str) -> Iterator[Binding]:
             yield _binding(action, call)
 
 
+NO_KEY: Final = "f24"
+"""The key of actions without a key: no keyboard has it."""
+
+
 def _binding(action: Action, call: str) -> Binding:
     """Returns the binding of the usual keys; Textual finds the chosen keys by the binding's id.
 
     Without a usual key the binding has one that no keyboard has, for a key that the user chooses.
     """
-    return Binding(",".join(action.usual_keys) or "f24", call, action.title, show=False, id=action.setting or None)
+    return Binding(",".join(action.usual_keys) or NO_KEY, call, action.title, show=False, id=action.setting or None)
 
 
 def methods_of_keys(owner: object) -> dict[str, Callable[[], None]]:
@@ -488,26 +492,26 @@ def reachable(pane: str, *, live: bool = False) -> list[Action]:
 
 
 def footer(
-    pane: str, *, live: bool = False, search: str = "", impossible: Collection[str] = frozenset()
+    pane: str, *, live: bool = False, search: str = "", impossible: Collection[str] = frozenset(), due: bool = False
 ) -> list[Action]:
     """Returns the actions that the footer of a pane shows, most useful first.
 
     ``search`` is ``SEARCH_BOX`` while the box has the focus, ``SEARCH`` in a list that is searched, else empty.
-    ``impossible`` has the ids of actions that could do nothing now.
+    ``impossible`` has the ids of actions that could do nothing now; ``due``: results are missing or outdated.
     """
     if search:
         keys = [action for action in ACTIONS if action.where == search]
         # In the box, letters are text: no other keys work.
-        others = footer(pane, live=live, impossible=impossible) if search == SEARCH else ()
+        others = footer(pane, live=live, impossible=impossible, due=due) if search == SEARCH else ()
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane and action.id not in BY_ENTER]
-    first, then = (
-        [replace(BY_ID["global", id_], title=title) for id_, title in each.items()] for each in (TO_THE_CAUSE, _NEXT)
-    )
-    right = [*(action for action in own if action.id in _PUTS_RIGHT), BY_ID["global", "recheck"]]
-    listed = [*first, replace(BY_ID["list", "select"], title=_ENTER[pane]), *right, *then, *own]
-    listed += [BY_ID["global", id_] for id_ in FOOTER]
+    listed = [replace(BY_ID["global", id_], title=title) for id_, title in TO_THE_CAUSE.items()]
+    listed += [replace(BY_ID["list", "select"], title=_ENTER[pane])]
+    listed += [action for action in own if action.id in _PUTS_RIGHT]
+    listed += [BY_ID["global", "recheck"]] if due else []
+    listed += [replace(BY_ID["global", id_], title=title) for id_, title in _NEXT.items()]
+    listed += [*own, *(BY_ID["global", id_] for id_ in FOOTER)]
     if live:
         driving = [_LIVE_BY_ID[id_] for id_ in _LIVE_FOOTER]
         rest = [_meant_live(action) for action in listed]

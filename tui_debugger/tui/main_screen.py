@@ -15,7 +15,6 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.search import NodeQuery
 from tui_debugger.tui import actions
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
@@ -411,6 +410,7 @@ class MainScreen(PanesScreen):
             live=self.live is not None,
             search=self.pane.search_keys,
             impossible=self._impossible(),
+            due=self.session is not None and (self.state.outdated or self.state.result is None),
         )
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
         self._update_detail()
@@ -426,7 +426,7 @@ class MainScreen(PanesScreen):
             "step step_back step_forward forward continue": self.live is not None or len(session.steps(state.rank)) > 1,
             "ranks rank_back rank_forward unfold_hit unfold_hits": len(session.ranks()) > 1,
             "undo": session.watchpoints.last_change,
-            "clear_filter": state.query != NodeQuery(),
+            "clear_filter": state.query != type(state.query)(),
             "clear_line": state.query.line or self.stack_pane.search_text,
             "show_covered toggle_enabled delete_watchpoint save_watchpoints edit_watchpoint": len(session.watchpoints),
             "clear_hit_filter": hits.filter or hits.search_text,
