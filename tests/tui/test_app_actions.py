@@ -238,7 +238,7 @@ async def test_the_palette_begins_with_what_was_used_then_with_what_is_most_usef
         assert places == sorted(places)
         await screen.type("run history")
         await screen.until(lambda: "Run history  y" in screen.text)
-        await screen.press("down", "enter")
+        await screen.press("enter")
         await screen.until(lambda: isinstance(screen.app.screen, HistoryScreen))
         await screen.press("escape", "colon")
         await screen.until(lambda: "Goes to the next hit" in screen.text)

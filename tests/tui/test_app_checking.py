@@ -65,7 +65,7 @@ async def test_who_asks_for_a_check_is_told_what_came_out(open_screen: OpenScree
             assert screen.lines[-2].strip() == said
             assert screen.pane("hits") == everything, "a new check of one step throws nothing away"
             assert "● steps 0–5 checked" in screen.lines[2]
-        await screen.press("3", "x")
+        await screen.press("3", "space")
         await screen.settled()
         assert "checked" not in screen.lines[-2], "nobody asked for this one"
 

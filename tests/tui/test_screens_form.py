@@ -184,21 +184,22 @@ class TestNodes:
             await view.type("to")
             assert "type=Div" in view.text
 
-    async def test_f2_offers_the_suggestion_and_takes_it_back(self) -> None:
+    async def test_f2_offers_the_suggestion_then_every_category(self) -> None:
         async with opened(form()) as view:
             await view.type("to")
             await view.press("f2")
             assert "node=Default/[red]Div[/]-op385" in view.text
             assert view.open
-            await view.press("f2")
-            assert "--watch TO" in view.text
+            for word in ("weight", "activation", "gradient", "tensor"):
+                await view.press("f2")
+                assert f"category={word}" in view.text
             await view.press("f2", "enter")
             assert view.result.selection == SUGGESTION
 
-    async def test_f2_without_a_suggestion_keeps_the_category(self) -> None:
+    async def test_f2_without_a_suggestion_offers_the_categories(self) -> None:
         async with opened(form(suggestion=None)) as view:
             await view.type("to")
-            await view.press("f2", "f2", "enter")
+            await view.press("f2", "f2", "f2", "f2", "enter")
             assert view.result.selection == target_selection(CONDITIONS["tensor_overflow"])
 
     async def test_are_counted_while_one_types(self) -> None:

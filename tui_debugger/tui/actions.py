@@ -221,7 +221,7 @@ ACTIONS: tuple[Action, ...] = (
         ("rank_back", "<", "Previous rank", "One rank back."),
         ("rank_forward", ">", "Next rank", "One rank forward."),
         ("graph_back", "{", "Previous graph", "Nodes and hits of one graph back; before the first one come all."),
-        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; Clear filter shows all."),
+        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; after the last one come all."),
         (
             "whole_run",
             "Z",

@@ -134,7 +134,8 @@ class Commands(Provider):
         matcher = self.matcher(query)
         asked = query.lower().split()
         for place, (action, run) in enumerate(self._commands()):
-            score = matcher.match(action.title) + matcher.match(action.help) * 0.5
+            named = query.lower() in action.title.lower()
+            score = matcher.match(action.title) + matcher.match(action.help) * 0.5 + 9 * named
             if score > 0 or all(word in action.words for word in asked):
                 old = old_words(action.id)
                 said = f"{action.help} {OLD}: {old}" if query.lower() in old.lower() else action.help

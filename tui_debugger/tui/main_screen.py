@@ -316,6 +316,7 @@ class MainScreen(PanesScreen):
         """Returns the actions that are in reach, most useful first."""
         live = self.live is not None
         found = actions.reachable(self.current_pane, live=live)
+        found += [action for action in actions.ACTIONS if action.where in self.panes and action not in found]
         order = [action.id for action in actions.footer(self.current_pane, live=live)]
         found.sort(key=lambda action: order.index(action.id) if action.id in order else len(order))
         return found

@@ -72,7 +72,7 @@ async def test_copy_takes_what_is_under_the_cursor_and_copy_all_everything(host:
         await screen.press("Y")
         assert screen.app.clipboard == "one \\x1b]52;c;evil\\x07"
         assert view.message == "copied 22 characters (the terminal must allow OSC 52)"
-        await screen.press("U")
+        await screen.command("copy_all")
         assert screen.app.clipboard == "two lines\nof \\x1b[31mtext"
 
 
@@ -83,9 +83,9 @@ async def test_copying_says_why_there_is_nothing_or_too_much(host: PlainHost) ->
         assert view.message == "there is nothing here yet"
         view.given = Extract("x", "text")
         await screen.press("Y")
-        assert view.message == "nothing under the cursor; U copies everything"
+        assert view.message == "nothing under the cursor; : Copy all copies everything"
         view.given = Extract("x", "é" * 40_000)
-        await screen.press("U")
+        await screen.command("copy_all")
         assert "80,000 bytes are too much for the clipboard" in view.message
         assert "e export to a file" in view.message
         assert screen.app.clipboard == ""

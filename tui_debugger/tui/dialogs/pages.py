@@ -180,7 +180,9 @@ class HelpScreen(ListDialog[Action]):
         table.set_columns((TableColumn("", 0), TableColumn("", 10, elastic=1)))
         table.set_rows(ListRows(rows), keep=False)
         if needle and self._at:
-            table.move_to(min(self._at))
+            asked = " ".join(needle)
+            named = (row for row, action in self._at.items() if action.title.lower().startswith(asked))
+            table.move_to(next(named, min(self._at)))
         self.set_heading(heading)
 
     @on(Input.Changed, "#filter")

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from tui_debugger.errors import BadWatchpointError, TdbgError
-from tui_debugger.model import CATEGORY_WORDS, NodeSelection, ParamValue, Watchpoint
+from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.dialogs.modal import InputLine, ListDialog, PlainLine
@@ -77,6 +77,8 @@ def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
     return {name: value for name, value in watchpoint.params if name not in shown}
 
 
+_OFFERED = tuple(dict.fromkeys(condition.target for condition in CONDITIONS.values()))
+"""The categories of nodes that F2 offers."""
 MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
 COUNT_AFTER = 0.15
 """Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
@@ -301,7 +303,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
             default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
             self.show_line("summary", f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
         elif self.focused is self._input("nodes"):
-            self.show_line("summary", f"F2: the nodes under the cursor, then category={'  '.join(CATEGORY_WORDS)}")
+            self.show_line("summary", f"F2: the nodes under the cursor, then category={'  '.join(_OFFERED)}")
         else:
             none = "" if fields else "  It has no parameters."
             self.show_line("summary", f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
@@ -312,7 +314,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
         """F2: the next of the nodes of the condition, the suggested nodes, and every category."""
         listed = [format_selection(target_selection(self.condition))]
         listed += [] if self.suggestion is None else [format_selection(self.suggestion)]
-        offered = list(dict.fromkeys((*listed, *(f"category={word}" for word in CATEGORY_WORDS))))
+        offered = list(dict.fromkeys((*listed, *(f"category={word}" for word in _OFFERED))))
         now = self._input("nodes").value
         self._set_nodes(offered[(offered.index(now) + 1) % len(offered) if now in offered else 0])
 

@@ -76,7 +76,6 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
         ("other_step(1)", ")", "Other's next step", "The other side one dumped step later."),
         ("other_rank(-1)", "", "Other's rank before", "The other side in the rank before."),
         ("other_rank(1)", "", "Other's next rank", "The other side in the next rank."),
-        ("again", "", "Compare all", "Compares the whole tensors, after that was stopped."),
         ("more", "m", "More", "The next form of the numbers: both and difference, difference, this, the other."),
         ("heat", "t", "Other form", "The difference as a heat map, and back to numbers."),
         ("tolerance", "T", "Boundary", "Relative and absolute tolerance, or percent of the greatest difference."),
@@ -407,16 +406,16 @@ class CompareView(WindowView):
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
         else:
             idle = self.couple is not None and self._unfinished is None
-            line.show(Content.styled("the whole tensors are not compared yet: c compares them" if idle else "", GREY))
+            line.show(
+                Content.styled(
+                    f"the whole tensors are not compared yet: {LOOK_AGAIN.main_key} compares them" if idle else "", GREY
+                )
+            )
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
         self._ask_other(self.about.key, self.other)
-
-    def action_again(self) -> None:
-        if self.couple is not None and self.found is None and not self.working:
-            self._compare(self.couple)
 
     def action_other_step(self, by: int) -> None:
         side = self.other or ComparedTensor(self.about.key)

@@ -318,7 +318,7 @@ def percentile_lines(distribution: TensorDistribution, width: int) -> list[str]:
     found = distribution.quantiles
     if found is None:
         nbytes = distribution.row.meta.nbytes if distribution.row.meta is not None else 0
-        return [f"percentiles: t finds them, exactly, reading {size(nbytes)} a few times"]
+        return [f"percentiles: m finds them, exactly, reading {size(nbytes)} a few times"]
     if not found.values:
         return ["no percentiles: no element is finite"]
     return packed("exact percentiles: ", percentile_items(found), width, "  ")
@@ -539,7 +539,7 @@ class DistributionView(ValuesView):
         bins = found.bars[0].bins
         words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
         if shown.ranges:
-            words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: 0 shows all")
+            words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: - zooms out")
         stats = found.distributions[0].stats
         if stats is not None and stats.bad:
             words.append(f"{stats.count - stats.finite:,} not finite, in no bar")

@@ -410,7 +410,7 @@ class OriginView(View):
                 lines.append(spread_words(answer.spread, path.end.tensor.key.step) + where)
         if not is_overflow(path) or answer.questions > 1:
             which = (
-                f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
+                f" (finding {answer.number + 1} of {answer.questions}: m shows the next)"
                 if answer.questions > 1
                 else ""
             )

@@ -469,7 +469,7 @@ class RelationsView(View):
 
     def action_search(self) -> None:
         if self._sketching:
-            self.say("the lists can be searched: s shows them", note=True)
+            self.say("the lists can be searched: t shows them", note=True)
         else:
             super().action_search()
 
@@ -585,7 +585,7 @@ class RelationsView(View):
     def action_expand(self) -> None:
         item, name = self.item, self.side
         if self._sketching:
-            self.say("the sketch shows two hops: Enter walks on, s shows the lists", note=True)
+            self.say("the sketch shows two hops: Enter walks on, t shows the lists", note=True)
         elif item is None or name == "centre":
             self.say("one hop more: put the cursor on a producer or a consumer", note=True)
         elif item.place in self._sides[name].inner:

@@ -393,7 +393,7 @@ class RunsView(View):
         if self._both is None or self._opened is None:
             return
         self._opened.keep(self._both.shown(self.show_only), expand=self.show_only is not Show.ALL)
-        self.table.set_empty(f"nothing at this step: {self.show_only.words}; {int(Show.ALL)} shows all nodes")
+        self.table.set_empty(f"nothing at this step: {self.show_only.words}; f chooses others")
         self.table.set_rows(TreeRows(self._both, self._opened))
         self._show_where()
         self._show_node()
@@ -664,7 +664,7 @@ class RunsView(View):
             opened.opened[entry] = not opened.opened[entry]
             self._arrange()
         elif opened is not None and opened.expanded:
-            self.say(f"all scopes are open here: {int(Show.ALL)} shows all nodes", note=True)
+            self.say("all scopes are open here: f chooses others", note=True)
 
     def action_fold_all(self) -> None:
         entry, opened = self.table.cursor_key, self._opened
