@@ -463,3 +463,17 @@ async def test_two_graphs_with_nodes_of_one_name() -> None:
         assert "Space takes 2 nodes out of TO #1" in screen.text
         await screen.press_each("space")
         assert screen.session.watch_state(0, 1).tolist() == [0, 0, 1]
+
+
+@every_size
+async def test_a_comparison_is_a_watchpoint_in_a_few_keys_and_the_screen_says_what_it_found(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("w")
+        await screen.type("max>100")
+        assert "--watch 'TL max_gt=100'" in screen.text
+        await screen.press_each("enter")
+        made = items(screen)[-1]
+        assert (made.condition, made.params) == ("tensor_too_large", (("max_gt", 100.0),))
+        assert screen.main.footer.notice == f"#{made.id}: 265 nodes, 5 hits; u undoes"

@@ -502,7 +502,8 @@ def footer(
     if search:
         keys = [action for action in ACTIONS if action.where == search]
         # In the box, letters are text: no other keys work.
-        others = footer(pane, live=live, impossible=impossible, due=due) if search == SEARCH else ()
+        others = footer(pane, live=live, impossible=impossible, due=due) if search == SEARCH else []
+        others.sort(key=lambda action: action.id != "select")  # what Enter does comes first
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane and action.id not in BY_ENTER]
@@ -665,6 +666,7 @@ VALUE_ACTIONS: tuple[Action, ...] = (
 TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("t", "map"),
     ("s", "slice"),
+    ("e", "export"),
     ("[ ]", "index"),
     ("/", "search"),
     ("n", "NaN/Inf"),

@@ -139,8 +139,6 @@ async def test_every_key_that_moves() -> None:
             (("end",), (99, 99)),
             (("g",), (0, 99)),
             (("home",), (0, 0)),
-            (("$",), (0, 99)),
-            (("0",), (0, 0)),
         ]:
             await view.press(*keys)
             assert where(screen) == place, keys

@@ -98,14 +98,14 @@ async def test_the_suffix_decides_what_is_written(
     view = Plain(host, FULL)
     async with opened(view) as screen:
         await screen.press("e")
-        assert "a-table.csv" in screen.text
-        assert ".csv, .npy, .txt or .svg" in screen.text
+        assert "a-table.npy" in screen.text
+        assert ".npy, .csv, .txt or .svg" in screen.text
         await screen.press("enter")
-        assert view.message == "wrote a-table.csv"
-        for name in ("a.npy", "a.txt", "A.SVG"):
+        assert view.message == "wrote a-table.npy"
+        for name in ("a-table.csv", "a.txt", "A.SVG"):
             await write(screen, name)
             assert view.message == f"wrote {name}"
-    assert np.load("a.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert np.load("a-table.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
     assert Path("a.txt").read_text() == "two lines\nof \\x1b[31mtext\n"
     with Path("a-table.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -132,7 +132,7 @@ async def test_a_picture_shows_the_view_and_not_the_question(host: PlainHost, tm
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("x.parquet", "this view can be written as .csv, .npy, .txt or .svg"),
+        ("x.parquet", "this view can be written as .npy, .csv, .txt or .svg"),
         ("x", "this view can be written as"),
         ("", "a file name is needed"),
         ("there.csv", "this file exists; nothing is overwritten"),

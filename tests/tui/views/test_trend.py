@@ -136,10 +136,10 @@ async def test_the_same_tensor_of_another_rank(tmp_path: Path) -> None:
     session = opened_session(write_dump(tmp_path, ranks=(0, 1)).root)
     view, _ = view_of(session, "fc1.weight")
     async with opened(view, NARROW) as screen:
-        await screen.press(">")
+        await screen.command("over('rank')")
         assert [key.rank for key in view.overlay.keys] == [0, 1]
         assert "△ rank 1 fc1.weight:out:0" in screen.text
-        await screen.press(">")
+        await screen.command("over('rank')")
         assert "all of these are shown already" in screen.text
         await screen.press("w")
         assert "no update operator" not in screen.text
