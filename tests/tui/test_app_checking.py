@@ -374,3 +374,11 @@ async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_pat
         await screen.press("y")
         await screen.settled()
         assert "? unreadable" in screen.text
+
+
+@every_size
+async def test_a_step_that_was_reset_is_checked_again(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.0-nan", size=size) as screen:
+        await screen.press_each("s", "4", "enter", "r")
+        assert screen.main.state.step == 4
+        assert screen.main.footer.notice == "step 4 checked: 300 hits"

@@ -13,6 +13,7 @@ from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.sizes import every_size
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.tui.dialogs.modal import InputLine
 from tui_debugger.tui.dialogs.watchpoint_form import (
     WatchpointForm,
     default_text,
@@ -37,6 +38,12 @@ def form(initial: Watchpoint | None = None, **options: Any) -> WatchpointForm:
 
 async def clear(view: Opened) -> None:
     await view.press("end", "ctrl+u")
+
+
+async def test_fields_can_be_seen() -> None:
+    async with opened(form()) as view:
+        fields = view.app.screen.query(InputLine)
+        assert {field.styles.background for field in fields}.isdisjoint({view.app.screen.styles.background})
 
 
 async def test_to_and_enter_watches_for_overflow() -> None:

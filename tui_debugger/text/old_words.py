@@ -85,7 +85,11 @@ OLD_WORDS: tuple[OldWord, ...] = (
         ),
         ("check boxes of nodes", "`Space` in the node list; in a search of those that are shown", "toggle_watch"),
         ("use recommended watchpoints", "added at first, `u` takes them away; `a` adds them", "add_recommended undo"),
-        ("delete, clear all watchpoints", "`d`, and Delete all in `:`; `u` brings them back", "delete_watchpoint clear_watchpoints"),
+        (
+            "delete, clear all watchpoints",
+            "`d`, and Delete all in `:`; `u` brings them back",
+            "delete_watchpoint clear_watchpoints",
+        ),
         ("hit list, watchpoint hits", "pane `4`; `n` and `N` go from hit to hit", "pane_hits next_hit"),
         ("hits of a watchpoint, graph file, logic card", "`f` in the hit list", "filter_hits"),
         ("set and actual value", "the last column of the hit list, `tdbg check DUMP`", ""),

@@ -139,10 +139,10 @@ class HelpScreen(ListDialog[Action]):
         self._at: dict[int, Action] = {}
         self.hints = (
             ("Esc", "back"),
-            ("type", "to find an action"),
-            ("↑ ↓ PgUp PgDn", "move"),
             ("Enter", "run"),
+            ("type", "to find"),
             *((("Tab", "keys / conditions / marks"),) if conditions else ()),
+            ("↑ ↓ PgUp PgDn", "move"),
         )
 
     def body(self) -> Iterable[Widget]:
