@@ -282,13 +282,13 @@ class Watcher(Controller):
 
     def tell_saved(self) -> None:
         """Says what came of the watchpoint that the form saved last, once it was checked."""
-        saved, tally = self._saved, self.state.tally
-        if saved is None or tally is None or self.state.outdated:
+        saved, tally, change = self._saved, self.state.tally, self.session.watchpoints.last_change
+        if saved is None or tally is None or change is None or self.state.outdated:
             return
         self._saved = None
         nodes = plural(self.session.watched_count(saved.selection), "node")
         hits = plural(tally.by_watchpoint.get(saved.id, 0), "hit")
-        self.say(f"#{saved.id}: {nodes}, {hits}; {key_of('undo')} undoes")
+        self.say(f"{change.words}: {nodes}, {hits}; {key_of('undo')} undoes")
 
     def act_toggle_enabled(self) -> None:
         current = self._current

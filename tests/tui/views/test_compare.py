@@ -169,10 +169,10 @@ async def test_steps_and_ranks_by_key(small: Session) -> None:
         assert (view.other.step, "no earlier step has it" in view.text) == (0, True)
         await view.press(")")
         assert view.other.step == 1
-        await view.press(")")
+        await view.at.command("other_rank(1)")
         assert (view.other.rank, view.other.step) == (1, 1)
         assert "there  rank 1  step 1" in view.text
-        await view.press("(")
+        await view.at.command("other_rank(-1)")
         assert view.other.rank == 0
 
 
@@ -289,7 +289,7 @@ async def test_one_of_four_things_in_the_cells(nan: Session) -> None:
             await view.press("m")
             assert view.screen.table.shown is shown
             assert view.screen.table.cursor_index == (0, 1, 1), "the cursor stays on its element"
-        await view.command("scientific")
+        await view.at.command("scientific")
         await view.press("plus", "plus", "minus")
         assert view.screen.table.grid.form.scientific
         assert view.screen.table.grid.form.precision == 5

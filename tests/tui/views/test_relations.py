@@ -211,7 +211,7 @@ async def test_the_other_views_open_on_the_tensor_under_the_cursor(session: Call
 
 async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-nan", step=0) as screen:
-        await screen.press("t", "3", "enter")
+        await screen.press("s", "3", "enter")
         await screen.settled()
         await screen.press("4", "g", "n", "L")
         await screen.until(lambda: "made from 1" in screen.text)
@@ -287,7 +287,7 @@ async def test_what_only_lists_have_is_said_in_the_sketch(session: Callable[[], 
         await screen.press("t", "space")
         assert "the sketch shows two hops" in screen.text
         await screen.press("slash")
-        assert "the lists can be searched: s shows them" in screen.text
+        assert "the lists can be searched: t shows them" in screen.text
         found = sketch_of(screen).extract()
         assert found is not None
         assert "║0 Log-op381╟" in found.text

@@ -27,7 +27,6 @@ from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.matching import NodeMatch, Rule
 from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, Options, RunsReport, StepPlace, StepReport
-from tui_debugger.diagnose.runs.tree import Show
 from tui_debugger.model import no_progress
 from tui_debugger.session.comparison import ComparedRun, RunComparison
 from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
@@ -138,7 +137,7 @@ async def test_runs_that_are_the_same_say_so_with_what_was_compared(dumps: Dumps
 
 async def test_what_only_one_run_has_stands_in_its_scope(dumps: Dumps) -> None:
     async with pair(dumps, "d_sdpa") as screen:
-        await screen.press(str(int(Show.ONE_SIDED)))
+        await only(screen, "in one")
         softmax, fused = (line_with(screen, name) for name in ("Torch.softmax", "scaled_dot_product_attention"))
         assert softmax.split()[:2] == ["+", "A"]
         assert fused.split()[:2] == ["+", "B"]
