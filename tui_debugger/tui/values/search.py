@@ -43,14 +43,6 @@ def not_finite(block: Array) -> npt.NDArray[np.bool_]:
     return ~np.isfinite(block)
 
 
-_KINDS: Final[Mapping[Bad, int]] = {
-    not_finite: kernel_elements.NAN | kernel_elements.INF,
-    np.isnan: kernel_elements.NAN,
-    np.isinf: kernel_elements.INF,
-}
-"""The kinds of elements that the kernel can find, by test."""
-
-
 class ElementLine(Protocol):
     """The elements of a tensor as one line, with positions for full indices."""
 
@@ -115,19 +107,18 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
         yield from ((max(start, high - BLOCK), high) for high in range(stop, start, -BLOCK))
 
 
-def find_bad(
-    array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
-) -> FoundElement | None:
+def find_bad(array: Array, origin: Index, direction: int, *, progress: ProgressFn = no_progress) -> FoundElement | None:
     """Returns the next (``direction`` 1) or previous (-1) NaN or Inf after ``origin`` in memory order, or None.
 
-    Wraps around once, so that ``origin`` (a full index) comes last. ``bad``: ``not_finite``, ``np.isnan`` or
-    ``np.isinf``.
+    Wraps around once, so that ``origin`` (a full index) comes last.
     """
     if not array.size or not can_be_bad(array):
         return None
-    kinds = _KINDS.get(bad)
-    if kinds is None or not is_known(array.dtype):
-        return find_element(_Flat(array), origin, direction, lambda block: bad(_numbers(block)), progress=progress)
+    if not is_known(array.dtype):
+        return find_element(
+            _Flat(array), origin, direction, lambda block: not_finite(_numbers(block)), progress=progress
+        )
+    kinds = kernel_elements.NAN | kernel_elements.INF
 
     def place(block: Array) -> int | None:
         return kernel_elements.find_bad(block, kinds, last=direction < 0)
