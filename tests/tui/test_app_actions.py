@@ -220,7 +220,11 @@ async def test_help_runs_the_action_under_its_cursor(open_screen: OpenScreen, si
         await screen.press("enter")
         await screen.settled()
         assert type(screen.app.screen).__name__ == "CompareView"
-        await screen.press("colon")
+        await screen.press("escape", "question_mark")
+        await screen.type("after the last the first")
+        await screen.press("enter")
+        assert "n works elsewhere: While searching (/)" in screen.main.footer.notice
+        await screen.press("C", "colon")
         await screen.type("scientific")
         await screen.until(lambda: "Scientific notation on and off" in screen.text)
         await screen.press("enter")

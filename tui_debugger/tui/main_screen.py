@@ -551,8 +551,9 @@ class MainScreen(PanesScreen):
 
     def run_listed(self, action: actions.Action) -> None:
         """Does an action that was chosen in a list of actions."""
-        if action.where == actions.IN_VIEWS:
-            self.say(f"{action.main_key or action.title} works in the values: Enter on a tensor opens them", bad=True)
+        searches = action.where in {actions.SEARCH, actions.SEARCH_BOX}
+        if action.where == actions.IN_VIEWS or (searches and not self.pane.search_keys):
+            self.say(f"{action.main_key or action.title} works elsewhere: {action.group}", bad=True)
             return
         if action.where in self.panes and action.where != self.current_pane:
             self.focus_pane(action.where)

@@ -262,5 +262,5 @@ class PanesScreen(DrawnOnce, CachedGround, Screen[None]):
         """Does an action as its key does; ``where`` as in ``Action``, or empty."""
         if where in {"list", "tree"}:
             getattr(self.pane.table, f"action_{action}")()
-        elif not self.pane.act_on_search(action):
+        elif not self.pane.act_on_search(action) and where not in {SEARCH, SEARCH_BOX}:
             self.action_act(action)
