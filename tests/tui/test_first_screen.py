@@ -362,13 +362,13 @@ async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_ou
 async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         before = screen.pane("hits")
-        await screen.press("3", "down", "down", "down", "x")
+        await screen.press("3", "down", "down", "down", "space")
         await screen.settled()
         assert screen.main.session is not None
         fewer = screen.pane("hits")
         assert 0 < len(fewer) < len(before)
         assert "● steps 0–5 checked" in screen.lines[2]
-        await screen.press("x")
+        await screen.press("space")
         await screen.settled()
         assert screen.pane("hits") == before
 

@@ -320,6 +320,8 @@ class CheckController(Controller):
             outcome = plural(findings, "hit") if findings else f"no hit{_unsure(found)}"
             context.say(f"{_checked_text(checked)} checked: {outcome}")
             self._asked_for = False
+        if found.final:
+            self._watcher.tell_saved()
         if found.final and not self._announced:
             self._announced = True
             self._announce()

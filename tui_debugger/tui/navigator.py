@@ -16,6 +16,7 @@ from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.context import Context, Controller, NodeFilter
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, StepPrompt, steps_after
@@ -224,7 +225,7 @@ class Navigator(Controller):
         chosen = frozenset({names[index - 1]} if index else ())
         self._node_filter.set_query(replace(self.state.query, graphs=chosen))
         self._node_filter.show_graphs_of_hits(chosen)
-        self.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
+        self.say(f"graph {clean(names[index - 1])}; {key_of('clear_filter')} shows all" if index else "all graphs")
 
     def act_step(self) -> None:
         state, session = self.state, self.session

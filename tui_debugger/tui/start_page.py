@@ -406,7 +406,8 @@ class StartPage(PanesScreen):
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
         listed = (action for action in ACTIONS if action.where in {"list", SEARCH, SEARCH_BOX})
-        self.app.push_screen(HelpScreen((*start_actions(), *listed), conditions=False))
+        screen = HelpScreen((*start_actions(), *listed), conditions=False)
+        screen.ask(self.app, lambda action: self.run_action_of(action.id, action.where))
 
     # -- what others tell ------------------------------------------------------------------------
 

@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 ACTIONS: Final = map_actions(
     "Health map",
-    ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-    ("level(1)", "+ =", "Deeper", "Opens the scopes one level deeper."),
-    ("level(-1)", "-", "Less deep", "Closes the deepest level of scopes."),
+    ("check", "r", "Recheck", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
+    ("level(1)", "+ =", "More detail", "Opens the scopes one level deeper."),
+    ("level(-1)", "-", "Less detail", "Closes the deepest level of scopes."),
     ("rank(-1)", "<", "Previous rank", "One rank back; before the first one come all, merged."),
     ("rank(1)", ">", "Next rank", "One rank on."),
     across="step",
     found="in which something was found or could not be judged",
-    pages=("{ [", "} ]"),
+    pages=(("[", "Step back"), ("]", "Step forward")),
 )
 HINTS: Final = (
     ("Enter", "go there"),
     ("r", "check"),
     ("+ -", "depth"),
     ("x", "findings"),
-    ("f", "fit"),
+    ("z", "fit"),
     ("< >", "rank"),
     ("?", "keys"),
     ("Esc", "back"),

@@ -122,20 +122,20 @@ def _level_style(level: int) -> Style:
 
 ACTIONS: Final = map_actions(
     "Ranks",
-    ("shown(1)", "m", "Next statistic", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
-    ("shown(-1)", "u", "Statistic before", "The one before in the cells."),
+    ("shown(1)", "m", "More", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
+    ("shown(-1)", "", "Statistic before", "The one before in the cells."),
     ("step(-1)", "[", "Step back", "The step before."),
-    ("step(1)", "]", "Step on", "The next step."),
+    ("step(1)", "]", "Step forward", "The next step."),
     ("compare", "=", "Compare ranks", "Looks which tensors differ that must be equal on several ranks."),
     (
         "check",
         "r",
-        "Check",
+        "Recheck",
         "Checks with the enabled watchpoints (none: NaN, Inf) what was not checked; goes on after a stop.",
     ),
     across="rank",
     found="in which something was found, or that differ between ranks",
-    pages=("<", ">"),
+    pages=(("<", "Previous rank"), (">", "Next rank")),
 )
 HINTS: Final = (
     ("Enter", "values"),
@@ -143,7 +143,7 @@ HINTS: Final = (
     ("[ ]", "step"),
     ("=", "compare"),
     ("x", "findings"),
-    ("f", "fit"),
+    ("z", "fit"),
     ("?", "keys"),
     ("Esc", "back"),
 )

@@ -338,12 +338,12 @@ _ACTIONS = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("walk_back", "backspace [", "Back", "The tensor that was in the middle before."),
-        ("walk_forward", "]", "Forward", "Forward again."),
-        ("sketch", "s", "Sketch or lists", "Boxes and lines around the tensor and around its scopes, or the lists."),
-        ("expand", "space", "One hop more", "Opens or closes what lies one hop beyond the cursor."),
+        ("walk_back", "[", "Step back", "The tensor that was in the middle before."),
+        ("walk_forward", "]", "Step forward", "Forward again."),
+        ("sketch", "t", "Other form", "Boxes and lines around the tensor and around its scopes, or the lists."),
+        ("expand", "space", "Open, close", "Opens or closes what lies one hop beyond the cursor."),
         ("values", "v", "Values", "The values of the tensor under the cursor."),
-        ("main", "t", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
+        ("main", "", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
     ),
 )
 _NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
@@ -363,7 +363,7 @@ _HEADER = (
 Hints = tuple[tuple[str, str], ...]
 _HINTS_OF_BOTH: Hints = (("v", "values"), ("?", "keys"), ("Esc", "back"))
 _LIST_HINTS: Hints = (
-    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("s", "sketch"), ("Space", "one hop more")),
+    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("t", "sketch"), ("Space", "one hop more")),
     *_HINTS_OF_BOTH,
 )
 _SKETCH_HINTS: Hints = (
@@ -371,7 +371,7 @@ _SKETCH_HINTS: Hints = (
     ("Enter", "walk there"),
     ("-", "its scope"),
     ("[ ]", "back, forward"),
-    ("s", "lists"),
+    ("t", "lists"),
     *_HINTS_OF_BOTH,
 )
 _SCOPE_HINTS: Hints = (
@@ -566,7 +566,7 @@ class RelationsView(View):
 
     def action_search(self) -> None:
         if self._sketching:
-            self.say("the lists can be searched: s shows them", note=True)
+            self.say("the lists can be searched: t shows them", note=True)
         else:
             super().action_search()
 
@@ -699,7 +699,7 @@ class RelationsView(View):
     def action_expand(self) -> None:
         item, name = self.item, self.side
         if self._sketching:
-            self.say("the sketch shows two hops: Enter walks on, - shows the scopes, s the lists", note=True)
+            self.say("the sketch shows two hops: Enter walks on, - shows the scopes, t the lists", note=True)
         elif item is None or name == "centre":
             self.say("one hop more: put the cursor on a producer or a consumer", note=True)
         elif item.place in self._sides[name].inner:

@@ -35,7 +35,7 @@ ACTIONS: Final = (
         (
             "select",
             "enter",
-            "Open, walk there",
+            "Open",
             "Opens a scope; puts a tensor into the middle; there, shows its values.",
         ),
         ("close", "-", "Close scope", "Makes the scope around the cursor one box, with the boxes around that."),
