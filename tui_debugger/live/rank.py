@@ -18,12 +18,7 @@ from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.table import LiveTable, ReceivedValues, SentStats
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingStop
-from tui_debugger.model import (
-    OperandState,
-    Progress,
-    ProgressFn,
-    no_progress,
-)
+from tui_debugger.model import OperandState, Progress, ProgressFn, no_progress
 
 if TYPE_CHECKING:
     from tui_debugger.live.server.training import RemoteTraining
