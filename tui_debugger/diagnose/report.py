@@ -20,7 +20,7 @@ from tui_debugger.diagnose.explain.guidance import (
     guidance_row,
     section_title,
 )
-from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
+from tui_debugger.diagnose.origin.search import Origin, OriginReport
 from tui_debugger.diagnose.origin.text import found_words, origin_lines, report_rows, when_words
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
@@ -77,10 +77,6 @@ class Material:
     troubles: tuple[str, ...] = ()
     graphs: bool = False
     scope: tuple[str, ...] = ()
-
-    @property
-    def shown_search(self) -> StepSearch | None:
-        return None if self.origins is None else self.origins.shown_search
 
     @property
     def beginnings(self) -> tuple[Origin, ...]:
@@ -358,7 +354,7 @@ def _beginnings(material: Material) -> Iterator[str]:
 
 
 def _spread(material: Material) -> Iterator[str]:
-    searched = material.shown_search
+    searched = material.origins.shown_search if material.origins is not None else None
     if searched is None or not searched.spread:
         return
     yield from _heading("How it spread")
