@@ -250,9 +250,7 @@ def _key_at(session: DiagnosedRun, rank: int, step: int, found: FoundNode) -> Te
 
     row = session.nodes(rank).find(found.node, found.graph)
     rows = session.tensor_rows(rank, step, row, found.asked.round) if row >= 0 else ()
-    meant = [each for each in rows if found.asked.covers(each)]
-    if not found.asked.role:
-        meant = [each for each in meant if each.role == "out"] or meant
+    meant = found.meant(rows)
     if len(meant) != 1:
         raise no_such_tensor(found, rows, "several tensors may be meant" if meant else "")
     return meant[0].key
