@@ -215,6 +215,14 @@ def doubt_lines(doubts: Iterable[str]) -> list[Line]:
     return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 
+def print_doubts(doubts: Sequence[str], most: int) -> None:
+    """Prints the first ``most`` doubts, and the number of further ones."""
+    for doubt in doubts[:most]:
+        print_text(meant(f"doubt: {doubt}", Meaning.DOUBT))
+    if len(doubts) > most:
+        print_text(f"{len(doubts) - most} more doubts (--json lists them)")
+
+
 def print_exit(code: int, words: str = "") -> None:
     """Writes the meaning of the exit code, on a terminal only: there nobody sees the code itself."""
     if terminal_of() is not None:
