@@ -310,7 +310,7 @@ class MainScreen(PanesScreen):
 
         if self.session is None:
             return ""
-        return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM)
+        return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM, marked=False)
 
     def keys_here(self) -> list[actions.Action]:
         """Returns the actions that are in reach, most useful first."""

@@ -15,7 +15,7 @@ from tui_debugger.diagnose.health import (
     HealthMap,
     cell_text,
     health,
-    map_lines,
+    map_parts,
     map_rows,
     tensor_of,
     watched_lines,
@@ -257,8 +257,10 @@ class HealthView(HeatMapView):
         rows = grid.rows
         if map_ is None or not isinstance(rows, GridRows):
             return None
-        lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
+        lines = [
+            "  ".join(parts) for parts in map_parts(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
+        ]
         text = [*lines, "", legend_text(vague=map_.vague), *watched_lines(map_), map_.covered_text()]
         table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
         header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
-        return Extract("health", "\n".join(text) + "\n", str(self._cell_text), header, table)
+        return Extract("health", "\n".join(text) + "\n", "  ".join(filter(None, self._cell_text)), header, table)

@@ -46,7 +46,7 @@ from tui_debugger.diagnose.ranks.replicas import compare_ranks
 from tui_debugger.diagnose.ranks.report import compared_text, difference_text
 from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.model import ProgressFn
-from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, worst_of_groups
+from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
@@ -73,12 +73,8 @@ class RankColumns(StepColumns):
 
     codes: CodesOf = _nothing
 
-    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see ``StepColumns``
-        """Returns the codes [entry, column] of the columns ``first`` to ``stop``."""
-        low, high = int(self.bounds[first]), int(self.bounds[stop])
-        if high <= low:
-            return np.zeros((len(entries), 0), np.uint8)
-        return worst_of_groups(self.codes(entries, self.steps[low:high]), self.bounds[first : stop + 1] - low)
+    def codes_of(self, map_: HealthMap, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:  # noqa: ARG002 - see ``StepColumns``
+        return self.codes(entries, steps)
 
 
 class RankGrid(HeatGrid):
