@@ -212,6 +212,11 @@ async def by_file(screen: Driver) -> None:
     await screen.press_each("enter")
 
 
+async def by_palette(screen: Driver) -> None:
+    screen.main.action_act("clear_watchpoints")
+    await screen.settled()
+
+
 def by(*keys: str) -> Callable[[Driver], object]:
     async def pressed(screen: Driver) -> None:
         await screen.press_each(*keys)
@@ -223,9 +228,9 @@ CHANGES = {
     "TZ #7 added": by_form,
     "WCL #1 edited": by_editing,
     "2 watchpoints added": by_file,
-    "WCL #1 disabled": by("3", "g", "x"),
+    "WCL #1 disabled": by("3", "g", "space"),
     "WCL #1 deleted": by("3", "g", "d"),
-    "6 watchpoints deleted": by("3", "D"),
+    "6 watchpoints deleted": by_palette,
     "Log-op381 added to WCL #1 weight change too large": by("1", "space"),
 }
 

@@ -209,7 +209,7 @@ async def test_the_other_views_open_on_the_tensor_under_the_cursor(session: Call
         assert hit.key == host.opened[1][1].key
 
 
-async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) -> None:
+async def test_it_opens_from_the_hits_and_leads_back(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-nan", step=0) as screen:
         await screen.press("s", "3", "enter")
         await screen.settled()
@@ -217,7 +217,7 @@ async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) 
         await screen.until(lambda: "made from 1" in screen.text)
         await screen.settled()
         await screen.press("right")
-        await screen.command("main")
+        await screen.app.screen.run_action("main")
         await screen.settled()
         assert screen.app.screen is screen.main
         row = screen.main.tensors_pane.current
