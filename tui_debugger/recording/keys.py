@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tui_debugger.recording.json_lines import JsonMember, Parsed, Slip, Value
 
+T = TypeVar("T")
 _LONGEST: Final = 60
 """Length of a value in a message, in characters."""
 
@@ -125,6 +126,16 @@ class KeySection:
         member = self.members.get(name)
         return None if member is None else member.value
 
+    def of_type(self, name: str, kind: type[T], expected: str, hint: str) -> T | None:
+        """The content of a key; None where it is missing, or of another type, which is reported."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value.content, kind):
+            self.reject(name, f"{short(value)} is {value.kind}: {self._checker.who} takes {expected}", hint)
+            return None
+        return value.content
+
     def plain(self, name: str, default: Any = None) -> Any:
         value = self.get(name)
         return default if value is None else value.plain
@@ -153,8 +164,8 @@ class KeySection:
                 explained = Explained(self.key(name), member.line, value, known.says(member.value))
                 self._checker.report.keys.append(explained)
 
-    def unknown(self, keys: Mapping[str, Key], elsewhere: Mapping[str, Iterable[str]], who: str) -> None:
-        """Reports the keys that the program ``who`` does not read; ``elsewhere``: keys of other places, by place."""
+    def unknown(self, keys: Mapping[str, Key], elsewhere: Mapping[str, Iterable[str]]) -> None:
+        """Reports the keys that the program does not read; ``elsewhere``: keys of other places, by place."""
         for name in self.members:
             if name in keys:
                 continue
@@ -163,14 +174,16 @@ class KeySection:
                 hint = f"move it into {place}" if place else "move it to the top level, outside of this object"
             else:
                 hint = near(name, keys, f"take it away; here may stand {', '.join(keys)}")
-            self.change(name, f"{who} does not know this key here and silently ignores it", hint)
+            self.change(name, f"{self._checker.who} does not know this key here and silently ignores it", hint)
 
 
 class ConfigurationChecker:
     """Collects messages; the base of every checker."""
 
-    def __init__(self, checked_as: str) -> None:
+    def __init__(self, checked_as: str, who: str) -> None:
+        """``who``: the program that reads the file."""
         self.report = ConfigurationReport(checked_as)
+        self.who = who
 
     def say(self, weight: Weight, key: str, line: int, what: str, hint: str = "") -> None:
         self.report.messages.append(Message(weight, key, line, what, hint))

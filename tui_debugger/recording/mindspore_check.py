@@ -62,11 +62,10 @@ def check(parsed: Parsed, target: Target, file: str = "") -> ConfigurationReport
 
 class _MindSporeChecker(ConfigurationChecker):
     def __init__(self, target: Target) -> None:
-        super().__init__(target.text)
+        super().__init__(target.text, f"MindSpore {number_text(target.checked)}")
         self.version = target.checked
         self.device = target.device
         self.jit_level = target.jit_level
-        self.who = f"MindSpore {number_text(self.version)}"
         self.synchronous = False
         self.has_e2e = False
 
@@ -90,7 +89,7 @@ class _MindSporeChecker(ConfigurationChecker):
         self.has_e2e = e2e is not None
         self.synchronous = self.device in {"cpu", "gpu"} or (e2e is not None and e2e.plain("enable") is True)
         top.explain(TOP_KEYS)
-        top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
+        top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS})
         if common is None:
             cut = any(problem.slip is Slip.END for problem in parsed.problems)  # keys after the end were not read
             if COMMON not in top.members and not cut:
@@ -175,42 +174,19 @@ class _MindSporeChecker(ConfigurationChecker):
 
     def _text(self, section: KeySection, name: str, allowed: Sequence[str] | None = None) -> str | None:
         """``_whole`` for a text."""
-        value = section.get(name)
-        if value is None:
-            return None
         expected = " or ".join(f'"{each}"' for each in allowed) if allowed else "a text in quotation marks"
-        if not isinstance(value.content, str):
-            section.reject(name, f"{short(value)} is {value.kind}: {self.who} takes a text", f"write {expected}")
+        text = section.of_type(name, str, "a text", f"write {expected}")
+        value = section.get(name)
+        if text is not None and value is not None and allowed and text not in allowed:
+            section.reject(name, f"{short(value)} is not known", near(text, allowed, "") or f"write {expected}")
             return None
-        if allowed and value.content not in allowed:
-            section.reject(
-                name, f"{short(value)} is not known", near(value.content, allowed, "") or f"write {expected}"
-            )
-            return None
-        return value.content
+        return text
 
     def _switch(self, section: KeySection, name: str) -> bool | None:
-        """``_whole`` for true and false."""
-        value = section.get(name)
-        if value is None:
-            return None
-        if not isinstance(value.content, bool):
-            what = f"{short(value)} is {value.kind}: {self.who} takes true or false"
-            section.reject(name, what, "write true or false, without quotation marks")
-            return None
-        return value.content
+        return section.of_type(name, bool, "true or false", "write true or false, without quotation marks")
 
     def _list(self, section: KeySection, name: str) -> list[Value] | None:
-        """``_whole`` for a list."""
-        value = section.get(name)
-        if value is None:
-            return None
-        if not isinstance(value.content, list):
-            section.reject(
-                name, f"{short(value)} is {value.kind}: {self.who} takes a list", "write it in brackets: [...]"
-            )
-            return None
-        return value.content
+        return section.of_type(name, list, "a list", "write it in brackets: [...]")
 
     # -- common_dump_settings ------------------------------------------------------------------------
 
@@ -219,7 +195,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if self.version <= (1, 2):
             unread.add("op_debug_mode")
         common.explain({name: key for name, key in COMMON_KEYS.items() if name not in unread})
-        common.unknown(COMMON_KEYS, {"": TOP_KEYS, E2E: E2E_KEYS}, self.who)
+        common.unknown(COMMON_KEYS, {"": TOP_KEYS, E2E: E2E_KEYS})
         for name in _REQUIRED:
             if common.get(name) is None:
                 common.reject(name, f"it is missing: {self.who} stops without it", f'write "{name}": {_DEFAULTS[name]}')
@@ -570,7 +546,7 @@ class _MindSporeChecker(ConfigurationChecker):
     def _e2e(self, e2e: KeySection, common: KeySection | None) -> None:
         unread = self._since(e2e, E2E_KEYS)
         e2e.explain({name: key for name, key in E2E_KEYS.items() if name not in unread})
-        e2e.unknown(E2E_KEYS, {"": TOP_KEYS, COMMON: COMMON_KEYS}, self.who)
+        e2e.unknown(E2E_KEYS, {"": TOP_KEYS, COMMON: COMMON_KEYS})
         enabled = self._switch(e2e, "enable")
         if e2e.get("enable") is None:
             if self.version < (2, 4):
@@ -637,7 +613,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if section is None:
             return
         section.explain(ASYNC_KEYS)
-        section.unknown(ASYNC_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
+        section.unknown(ASYNC_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS})
         enabled = self._switch(section, "enable")
         if self.version <= (1, 2):
             for name in ("enable", "op_debug_mode"):

@@ -20,7 +20,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8
-from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
+from tui_debugger.graph.build import MAX_SLOTS, FileNode, append_nodes, build_table, clean_path
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeTable, pointers
 from tui_debugger.model import (
@@ -191,6 +191,16 @@ class InferredRankNodes:
         """Row by identity of the node."""
         self.sequence: list[int] = []
         """Rows of operators in the order in which they ran."""
+
+    def append_nodes(self, names: Iterable[Any], nodes: Iterable[FileNode]) -> None:
+        """Adds nodes whose identities (``names``) are new."""
+        self.table, rows = append_nodes(self.table, nodes)
+        self.rows.update(zip(names, rows.tolist(), strict=True))
+
+    def place_parts(self, placements: Mapping[int, str]) -> None:
+        """Notes, by row, which part of a larger tensor a node holds, in words."""
+        if placements.items() - self.table.placements.items():
+            self.table = replace(self.table, placements={**self.table.placements, **placements})
 
     def insert(self, rows: Iterable[int], before: int) -> None:
         """Puts new nodes (``before`` is the first new row) behind the nodes that they followed in their step."""

@@ -113,7 +113,7 @@ class RunInventory:
             start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
             places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
             walk = _InventoryWalk(root, start, places, self._looks, enter=self._enter)
-            walk.outside(opened.layout, told, progress)
+            walk.outside(opened.reader.name, told, progress)
             self._walks[source] = walk
         elif walk.whole:
             walk.opened({os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}, told)

@@ -43,8 +43,14 @@ from tui_debugger.sources.msprobe.calls import (
     StepCalls,
     read_calls,
 )
-from tui_debugger.sources.msprobe.contents import contents_of_nan, how_to_read
-from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
+from tui_debugger.sources.msprobe.edges import (
+    contents_of_nan,
+    differ,
+    how_to_read,
+    infer_edges,
+    infer_producers,
+    written_in,
+)
 from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
