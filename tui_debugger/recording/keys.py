@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -156,6 +156,15 @@ class KeySection:
     def note(self, name: str, what: str, hint: str = "") -> None:
         self.say(Weight.NOTE, name, what, hint)
 
+    def note_repeated(self, name: str, values: Sequence[Value]) -> None:
+        """Notes the first element that stood in a list before."""
+        seen = set()
+        for each in values:
+            if each.text in seen:
+                self.say(Weight.NOTE, name, f"{short(each)} is listed twice", line=each.line)
+                return
+            seen.add(each.text)
+
     def explain(self, keys: Mapping[str, Key]) -> None:
         """Explains the keys that a table knows."""
         for name, member in self.members.items():
@@ -188,6 +197,15 @@ class ConfigurationChecker:
     def say(self, weight: Weight, key: str, line: int, what: str, hint: str = "") -> None:
         self.report.messages.append(Message(weight, key, line, what, hint))
 
+    def top(self, parsed: Parsed, hint: str) -> KeySection | None:
+        """The outermost object; None without one, which is reported unless nothing could be read."""
+        root = parsed.root
+        if root is not None and isinstance(root.content, dict):
+            return KeySection(self, "", root)
+        if root is not None:
+            self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", hint)
+        return None
+
     def spelling(self, parsed: Parsed, taken: Mapping[Slip, tuple[Weight, str]], who: str) -> None:
         """Adds the slips. ``taken``: slips that do not stop the reading program ``who``, with their effect."""
         for each in parsed.problems:
@@ -206,13 +224,3 @@ def first_wrong(values: Sequence[Value], right: Callable[[Value], bool]) -> tupl
     """The first element of a list that is not right, and ``(and 3 more)`` for the others."""
     wrong = [each for each in values if not right(each)]
     return (wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else None
-
-
-def repeated(values: Sequence[Value]) -> Iterator[Value]:
-    """Yields the elements that stood in the list before."""
-    seen = set()
-    for each in values:
-        text = each.text
-        if text in seen:
-            yield each
-        seen.add(text)

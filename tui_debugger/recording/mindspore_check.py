@@ -17,7 +17,6 @@ from tui_debugger.recording.keys import (
     Weight,
     first_wrong,
     near,
-    repeated,
     short,
 )
 from tui_debugger.recording.mindspore import (
@@ -76,12 +75,9 @@ class _MindSporeChecker(ConfigurationChecker):
             Slip.DUPLICATE: (Weight.CHANGED, ""),
         }
         self.spelling(parsed, taken, "MindSpore")
-        root = parsed.root
-        if root is None or not isinstance(root.content, dict):
-            if root is not None:
-                self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", f'it begins with {{ "{COMMON}"')
+        top = self.top(parsed, f'it begins with {{ "{COMMON}"')
+        if top is None:
             return self.finish()
-        top = KeySection(self, "", root)
         common, e2e = self._section(top, COMMON), self._section(top, E2E)
         if self.device is None and e2e is None and common is not None and "file_format" in common.members:
             self.device = "ascend"
@@ -100,7 +96,7 @@ class _MindSporeChecker(ConfigurationChecker):
             self._e2e(e2e, common)
         self._async(top, e2e)
         self._mode(top, common, e2e)
-        self.report.environment += environment(root, Target(self.version, self.device, self.jit_level), file)
+        self.report.environment += environment(parsed.root, Target(self.version, self.device, self.jit_level), file)
         return self.finish()
 
     def _section(self, top: KeySection, name: str) -> KeySection | None:
@@ -385,9 +381,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if wrong is not None:
             what = f"{short(wrong[0])} is {wrong[0].kind}{wrong[1]}: it names no operator"
             common.say(Weight.CHANGED, "kernels", what, "write names in quotation marks", line=wrong[0].line)
-        for each in repeated(kernels):
-            common.say(Weight.NOTE, "kernels", f"{short(each)} is listed twice", line=each.line)
-            break
+        common.note_repeated("kernels", kernels)
         expected: set[_Mistake] = set()  # the same mistake in a thousand names is said once
         for each in kernels:
             found = self._kernel(each.content) if isinstance(each.content, str) else None
@@ -451,9 +445,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if wrong is not None:
             what = f"no device has the number {short(wrong[0])}{wrong[1]}"
             common.say(Weight.CHANGED, "support_device", what, "write whole numbers from 0", line=wrong[0].line)
-        for each in repeated(devices):
-            common.say(Weight.NOTE, "support_device", f"{short(each)} is listed twice", line=each.line)
-            break
+        common.note_repeated("support_device", devices)
 
     def _saved_data(self, common: KeySection, debug: int | None, unread: set[str]) -> str:
         if "saved_data" in unread:
@@ -672,10 +664,10 @@ def _no_step(item: str) -> str | None:
     return f"steps end at {_LAST_STEP}" if first > _LAST_STEP else None
 
 
-def environment(root: Value, target: Target, file: str = "") -> Iterator[Variable]:
+def environment(root: Value | None, target: Target, file: str = "") -> Iterator[Variable]:
     """Yields the variables to export before the training, for a file with this content at the path ``file``."""
     version = target.checked
-    top = root.content if isinstance(root.content, dict) else {}
+    top = root.content if root is not None and isinstance(root.content, dict) else {}
     member = top.get(COMMON)
     common = member.value.plain if member is not None else {}
     common = common if isinstance(common, dict) else {}

@@ -166,12 +166,9 @@ class _MsprobeChecker(ConfigurationChecker):
     def run(self, parsed: Parsed, file: str) -> ConfigurationReport:
         taken = {Slip.DUPLICATE: (Weight.CHANGED, ""), Slip.NOT_FINITE: (Weight.NOTE, "Python reads it")}
         self.spelling(parsed, taken, WHO)
-        root = parsed.root
-        if root is None or not isinstance(root.content, dict):
-            if root is not None:
-                self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", 'it begins with { "task": ...')
+        top = self.top(parsed, 'it begins with { "task": ...')
+        if top is None:
             return self.finish()
-        top = KeySection(self, "", root)
         top.explain(TOP_KEYS)
         self._unknown(top)
         self.level = self._one_of(top, "level", LEVELS) or "L1"

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, UInt8, UInt16
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -435,6 +435,11 @@ def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now
     if there.sum() > 1 and opener.made_up(int(modified[first[0]]), int(changed[first[0]])):
         there &= bool((modified[there] != modified[first[0]]).any())
     return opener.state_of_times(modified, changed, numbers, now) * there
+
+
+def longer(column: Array, count: int, fill: int = 0) -> Array:
+    """A copy of a column with ``count`` rows or more, the new ones filled."""
+    return np.append(column, np.full(max(count - len(column), 0), fill, column.dtype))
 
 
 @contextmanager
