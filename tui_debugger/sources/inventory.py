@@ -111,15 +111,19 @@ class RunInventory:
         walk = self._walks.get(source)
         if walk is None:
             start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
-            places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
+            places = _places_of(accounting)
             walk = _InventoryWalk(root, start, places, self._looks, enter=self._enter)
             walk.outside(opened.reader.name, told, progress)
             self._walks[source] = walk
         elif walk.whole:
-            walk.opened({os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}, told)
+            walk.opened(_places_of(accounting), told)
         for files in accounting.step_entries():
             walk.step(files, told, progress)
         return root, walk.result()
+
+
+def _places_of(source: AccountingSource) -> dict[str, _Place]:
+    return {os.path.normpath(path): (rank, step) for rank, step, path in source.places()}
 
 
 def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:

@@ -130,34 +130,23 @@ def parse_names(names: Sequence[str]) -> list[EntryName]:
     The first of several steps (or ranks) in one name counts.
     """
     found = [_numbers_in(name) for name in names]
-    ranks = confirmed([each.rank for each in found])
+    ranks = confirmed([rank for _, rank in found])
     return [
-        EntryName(says.rest, step=says.step, epoch=says.epoch)
-        if rank is None
-        else EntryName(rank.rest, rank.rank, says.step, says.epoch, rank.places)
-        for says, rank in zip(found, ranks, strict=True)
+        says if rank is None else replace(says, rest=rank.rest, rank=rank.rank, places=rank.places)
+        for (says, _), rank in zip(found, ranks, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _NameNumbers:
-    """The numbers in one name; ``rest`` still contains the rank."""
-
-    rest: str
-    step: int | None = None
-    epoch: int | None = None
-    rank: RankName | None = None
-
-
-def _numbers_in(name: str) -> _NameNumbers:
+def _numbers_in(name: str) -> tuple[EntryName, RankName | None]:
+    """The numbers in one name, whose rest still contains the rank, and that rank."""
     if (match := _TRT_LLM.fullmatch(name)) is not None:
-        return _NameNumbers("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
+        return EntryName("/".join((*match[2].split("-"), match[3])), step=int(match[1])), None
     found: dict[str, int] = {}
     for what, pattern in (("step", _STEP), ("epoch", _EPOCH)):
         if (match := pattern.search(name)) is not None:
             found[what] = int(match[1])
             name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
-    return _NameNumbers(name, found.get("step"), found.get("epoch"), read_rank(name, numbered=bool(found)))
+    return EntryName(name, None, found.get("step"), found.get("epoch")), read_rank(name, numbered=bool(found))
 
 
 @dataclass(frozen=True, slots=True)
