@@ -49,6 +49,12 @@ MOST_ROUNDS: Final = (1 << 16) - 1
 """The most that the column of rounds holds."""
 
 
+RecordedMeta = tuple[str, tuple[int, ...]]
+"""Element type and shape."""
+StepPlace = tuple[int | None, int | None, str]
+"""Rank, step and path of a file or directory; None where it belongs to several."""
+
+
 class TensorFlag(IntFlag):
     """Marks of a tensor row."""
 
@@ -501,7 +507,7 @@ class AccountingSource(Protocol):
     def listed(self) -> int:
         """The number of steps that were listed."""
 
-    def places(self) -> Iterable[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterable[StepPlace]:
         """Yields rank, step and path of every file and directory that belongs to a step, listed or not.
 
         A walk from above stops there: ``step_entries`` accounts for the entries inside.
@@ -651,7 +657,7 @@ class TensorTable(ABC):
         """A recorded mean by a version that is known to compute it wrongly; else None."""
         return None
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
         return None
 

@@ -42,6 +42,7 @@ from tui_debugger.sources.base import (
     Names,
     Source,
     StepEntries,
+    StepPlace,
     TensorPlaces,
     TensorTable,
     claimed_by,
@@ -444,7 +445,7 @@ class GraphlessSource(Source, Generic[U, N]):
         for at, each in listed.items():
             yield StepEntries(*at, places[at], partial(_claimed, each))
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
         for rank, steps in self._layout.units.items():
             for step, unit in steps.items():

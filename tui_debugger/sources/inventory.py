@@ -20,7 +20,7 @@ from typing import Final
 from tui_debugger import opener
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import AccountingSource, Source, StepEntries, claimed_by
+from tui_debugger.sources.base import AccountingSource, Source, StepEntries, StepPlace, claimed_by
 from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
@@ -178,7 +178,7 @@ class _EveryStep:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         for rank in self._source.ranks():
             for step in self._source.steps(rank):
                 yield from ((rank, step, path) for path in claimed_by(self._source.tensors(rank, step)))

@@ -28,6 +28,7 @@ from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, UnreadablePart
 from tui_debugger.sources.base import (
     CallArguments,
+    RecordedMeta,
     TensorFlag,
     TensorPlaces,
     directory_states,
@@ -169,7 +170,7 @@ class MsprobeStepTable(StatisticsTable):
     def hashed(self, index: int) -> int:
         return int(self._hashes[index]) if self._hashes is not None else 0
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         shape = int(self._shape[index])
         return (self._dtypes[int(self._dtype[index])], self._shapes[shape]) if shape >= 0 else None
 

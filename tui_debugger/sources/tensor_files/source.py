@@ -35,7 +35,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, Notes, RunNotes, limited, read_notes
 from tui_debugger.opener import why_not
 from tui_debugger.said import SAID_FILE, SaidOfRank
-from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
+from tui_debugger.sources.base import RankPlaces, RecordedMeta, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FilesTable,
     GraphlessSource,
@@ -112,7 +112,7 @@ class TensorFileStepTable(FilesTable):
         row = self._rows.get(index)
         return None if row is None else row.stats
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         row = self._rows.get(index)
         return None if row is None or row.shape is None else (row.dtype, row.shape)
 
