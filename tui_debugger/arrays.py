@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 Float32 = npt.NDArray[np.float32]

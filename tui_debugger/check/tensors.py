@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-import numpy.typing as npt
-
+from tui_debugger.arrays import Array
 from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.hits import overflow_text
 from tui_debugger.check.measure import Measurements
@@ -174,11 +173,7 @@ def tensor_row(flow: DataFlow, at: Located, labels: tuple[str, int, str], is_hit
 
 def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
     """The row of one tensor at its own node; UnreadableTensorError when the run has no such node."""
-    row = flow.nodes.find(key.node, key.graph)
-    if row < 0:
-        raise UnreadableTensorError(
-            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
-        )
+    row = flow.row_of(key)
     at = flow.located(key.step, row, key.side, key.slot, key.round)
     return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 
@@ -231,7 +226,7 @@ def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
     return (key.step, at.index) if at.index >= 0 else None
 
 
-def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
+def opened(key: TensorKey, spec: ReadSpec | None) -> Array:
     """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
     from tui_debugger.stats.npy import open_lazily
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import queue
 import time
+from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ _LOOK: Final = 0.2
 """Seconds between two looks at the clock."""
 
 
-def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
+def run_batch(arguments: Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
     ``warning`` is printed once the server listens. Raises what ``listen`` raises, and TdbgError if no training came.
@@ -62,7 +62,7 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
 
 
 def _listen(
-    arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: FindingsLog, out: StreamBehind
+    arguments: Namespace, listen: Callable[[], LiveSession], warning: str, log: FindingsLog, out: StreamBehind
 ) -> int:
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
@@ -150,7 +150,7 @@ class HeadlessListener:
     """
 
     session: LiveSession
-    arguments: argparse.Namespace
+    arguments: Namespace
     given: Sequence[Watchpoint]
     log: FindingsLog
     progress: ProgressFn
@@ -246,28 +246,28 @@ class HeadlessListener:
         return self.arguments.ranks or 1
 
     def _take(self, event: LiveEvent) -> None:
-        from tui_debugger.session.live import LiveKind
+        from tui_debugger.live.wire import Event
 
         kind, rank = event.kind, event.rank
-        if kind in (LiveKind.CONNECTED, LiveKind.REFUSED, LiveKind.LOST, LiveKind.BACK, LiveKind.DONE):
+        if kind in (Event.CONNECTED, Event.REFUSED, Event.LOST, Event.BACK, Event.DONE):
             note(event.text)
         if rank is None:
             return
         each = self._ranks.setdefault(rank, Follow())
-        if kind is LiveKind.REFUSED:
+        if kind is Event.REFUSED:
             self.session.release([rank])
             each.over = True
             self.gone.append(f"rank {rank}: {event.text}")
         each.heard = time.monotonic()
-        if kind in (LiveKind.STOPPED, LiveKind.HITS):
+        if kind in (Event.STOPPED, Event.HITS):
             each.lost = None
-            if kind is LiveKind.STOPPED:
+            if kind is Event.STOPPED:
                 self._stood(rank, each, event)
             else:
                 self._report(event)
-        elif kind in (LiveKind.DONE, LiveKind.LOST):
-            self._went(rank, each, done=kind is LiveKind.DONE)
-        elif kind is LiveKind.BACK:
+        elif kind in (Event.DONE, Event.LOST):
+            self._went(rank, each, done=kind is Event.DONE)
+        elif kind is Event.BACK:
             each.lost = None
             if each.begun and not each.over and self.session.state(rank).phase.name == "STOPPED":
                 self._go_on(rank, each)  # it still waits where it was lost

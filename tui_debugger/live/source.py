@@ -16,7 +16,7 @@ from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.table import LiveTable
-from tui_debugger.live.wire import Event, Phase, TrainingProcess, Trainings, TrainingStop, Unrecorded
+from tui_debugger.live.wire import Event, Phase, TrainingStop, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, Source, TensorTable
@@ -24,7 +24,8 @@ from tui_debugger.sources.scope import Scope, whole_run
 from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
-    pass
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 
 _NOTICES: Final = 50
@@ -34,7 +35,7 @@ _NOTICES: Final = 50
 class LiveSource(Source):
     """A ``base.Source``. A training gets a rank at its first contact, and is listed once its graph is there."""
 
-    def __init__(self, trainings: Trainings, *, limit: int = LIMIT) -> None:
+    def __init__(self, trainings: Server, *, limit: int = LIMIT) -> None:
         """Takes in the present trainings; later events come through ``apply``. TdbgError: no place for values."""
         self._lock = threading.RLock()
         self._dropped: deque[Key] = deque()
@@ -70,7 +71,7 @@ class LiveSource(Source):
             if training.phase in (Phase.LOST, Phase.DONE):
                 self.apply(training, Event.LOST)
 
-    def apply(self, training: TrainingProcess, event: Event) -> LiveRank:
+    def apply(self, training: RemoteTraining, event: Event) -> LiveRank:
         """Takes in an event of a training, except for stops (see ``stopped``); returns its rank."""
         rank = self.rank_of(training)
         if event is Event.GRAPH and training.graphs:
@@ -86,7 +87,7 @@ class LiveSource(Source):
             self._read_graph(rank)
         rank.stopped(stop)
 
-    def rank_of(self, training: TrainingProcess) -> LiveRank:
+    def rank_of(self, training: RemoteTraining) -> LiveRank:
         """The rank of a training: its own, or the next free one when another training has that."""
         with self._lock:
             for rank in self._ranks.values():

@@ -14,6 +14,7 @@ import numpy as np
 
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
+from tui_debugger.diagnose.ranks.layout import Ranks
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import ProgressFn, Side, TensorKey
 
@@ -26,17 +27,17 @@ class SharedBatch:
     """A batch that several ranks read; ``key`` is its first tensor at the first of ``steps`` such steps."""
 
     key: TensorKey
-    ranks: tuple[int, ...]
+    ranks: Ranks
     steps: int
 
 
 def shared_batches(
-    run: DiagnosedRun, pairs: Sequence[Pair], groups: Sequence[tuple[int, ...]], progress: ProgressFn
+    run: DiagnosedRun, pairs: Sequence[Pair], groups: Sequence[Ranks], progress: ProgressFn
 ) -> Iterator[SharedBatch]:
     """Yields for each group of data-parallel ranks the first batch that several of them read."""
     for group in (group for group in groups if len(group) > 1):
         read = {pair: batch for pair in pairs if pair[0] in group and (batch := _batch(run, *pair, progress))}
-        found: list[tuple[int, tuple[int, ...]]] = []
+        found: list[tuple[int, Ranks]] = []
         for step in dict.fromkeys(step for _, step in read):
             alike: dict[tuple[bytes, ...], list[int]] = {}
             for rank in group:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.diagnose.health import HealthMap, tree_indices
+from tui_debugger.diagnose.ranks.layout import Ranks
 from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.graph.build import together
@@ -47,6 +48,10 @@ def _norm(rows: Rows) -> Floats:
     return np.where(known, np.sqrt(rows["sum_squares"]), np.nan)
 
 
+def _column(name: str) -> Callable[[Rows], Floats]:
+    return lambda rows: rows[name].astype(np.float64)
+
+
 def _finite(rows: Rows) -> Floats:
     found: Floats = rows["count"] - rows["nan"] - rows["pos_inf"] - rows["neg_inf"]
     return found
@@ -54,13 +59,13 @@ def _finite(rows: Rows) -> Floats:
 
 STATISTICS: Final[dict[str, tuple[str, Callable[[Rows], Floats]]]] = {
     "norm": ("norm", _norm),
-    "mean": ("mean", lambda rows: rows["mean"].astype(np.float64)),
-    "abs_mean": ("mean of magnitudes", lambda rows: rows["abs_mean"].astype(np.float64)),
+    "mean": ("mean", _column("mean")),
+    "abs_mean": ("mean of magnitudes", _column("abs_mean")),
     "std": ("standard deviation", lambda rows: np.sqrt(rows["variance"])),
-    "min": ("minimum", lambda rows: rows["minimum"].astype(np.float64)),
-    "max": ("maximum", lambda rows: rows["maximum"].astype(np.float64)),
+    "min": ("minimum", _column("minimum")),
+    "max": ("maximum", _column("maximum")),
     "zero_percentage": ("zeros in percent", _zeros),
-    "nan": ("number of NaN", lambda rows: rows["nan"].astype(np.float64)),
+    "nan": ("number of NaN", _column("nan")),
     "inf": ("number of Inf", lambda rows: (rows["pos_inf"] + rows["neg_inf"]).astype(np.float64)),
 }
 """By name: words for it, and its values from rows of records."""
@@ -90,7 +95,7 @@ class RankValues:
 
     step: int
     name: str
-    ranks: tuple[int, ...]
+    ranks: Ranks
     numbers: npt.NDArray[np.float64]
     marks: Codes
 
@@ -165,14 +170,10 @@ def rank_column(  # noqa: PLR0917 - which one
 
 def stacked(step: int, name: str, columns: Mapping[int, RankColumn], entries: int) -> RankValues:
     """Returns the columns of several ranks side by side; ``entries`` is the number of rows where there is no rank."""
-    nothing = np.zeros((entries, 0))
-    return RankValues(
-        step,
-        name,
-        tuple(columns),
-        np.stack([each.numbers for each in columns.values()], axis=1) if columns else nothing,
-        np.stack([each.marks for each in columns.values()], axis=1) if columns else nothing.astype(np.uint8),
-    )
+    numbers, marks = np.zeros((entries, len(columns))), np.zeros((entries, len(columns)), np.uint8)
+    for at, each in enumerate(columns.values()):
+        numbers[:, at], marks[:, at] = each.numbers, each.marks
+    return RankValues(step, name, tuple(columns), numbers, marks)
 
 
 def rank_values(
@@ -257,9 +258,8 @@ def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
 
 
 def verdict_codes(map_: HealthMap, entries: Int64, step: int, ranks: Sequence[int]) -> Codes:
-    if not len(ranks):
-        return np.zeros((len(entries), 0), np.uint8)
-    return np.concatenate([map_.cells(entries, (step,), (rank,)) for rank in ranks], axis=1)
+    nothing = np.zeros((len(entries), 0), np.uint8)
+    return np.concatenate([nothing, *(map_.cells(entries, (step,), (rank,)) for rank in ranks)], axis=1)
 
 
 def noteworthy(map_: HealthMap, replicas: Replicas | None) -> Mask:

@@ -20,6 +20,9 @@ from tui_debugger.text.numbers import plural
 Place = tuple[int, int]
 """The index of a rank along an axis, and the size of the axis."""
 
+Ranks = tuple[int, ...]
+Groups = tuple[Ranks, ...]
+"""Groups of ranks that must hold the same."""
 DATA: Final = "dp"
 """The axis along which ranks hold the same weights and read different batches."""
 MODEL: Final = "model parallel"
@@ -59,7 +62,7 @@ class ParallelLayout:
         why: where it was recorded, or what it was inferred from; or why it is not known.
     """
 
-    ranks: tuple[int, ...]
+    ranks: Ranks
     places: Mapping[int, Mapping[str, Place]] = field(default_factory=dict)
     told_by: ToldBy = ToldBy.NOBODY
     why: str = ""
@@ -70,14 +73,14 @@ class ParallelLayout:
         return tuple(sorted(found, key=lambda axis: (_ORDER.index(axis) if axis in _ORDER else len(_ORDER), axis)))
 
     @property
-    def replicas(self) -> tuple[tuple[int, ...], ...]:
+    def replicas(self) -> Groups:
         """The groups of ranks whose weights must all be equal; each rank is alone where the layout is not known."""
         if self.told_by is ToldBy.NOBODY:
             return tuple((rank,) for rank in self.ranks)
         return self._alike(axis for axis in self.axes if axis not in _SAME_WEIGHTS)
 
     @property
-    def dense_replicas(self) -> tuple[tuple[int, ...], ...]:
+    def dense_replicas(self) -> Groups:
         """``replicas`` for weights that belong to no expert: ranks that share experts have the same."""
         if self.told_by is ToldBy.NOBODY:
             return self.replicas
@@ -102,7 +105,7 @@ class ParallelLayout:
             return "1 rank"
         return f"{parts or plural(len(self.ranks), 'rank')} ({self.told_by.value}{f': {self.why}' if self.why else ''})"
 
-    def _alike(self, axes: Iterable[str]) -> tuple[tuple[int, ...], ...]:
+    def _alike(self, axes: Iterable[str]) -> Groups:
         axes = tuple(axes)
         found: dict[tuple[int, ...], list[int]] = {}
         for rank in self.ranks:

@@ -13,6 +13,7 @@ into none, where those of the other weights did, was not reduced.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,9 @@ from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.ranks.batches import shared_batches
 from tui_debugger.diagnose.ranks.layout import (
     MODEL,
+    Groups,
     ParallelLayout,
+    Ranks,
     ToldBy,
     inferred_layout,
     is_expert,
@@ -84,8 +87,6 @@ def compare_ranks(
 
 Held = dict[int, Content]
 """By rank, the content of a tensor."""
-Groups = tuple[tuple[int, ...], ...]
-"""Groups of ranks that must hold the same."""
 _LEFT_OUT: Final = {
     ReplicaKind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
     ReplicaKind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were "
@@ -99,7 +100,7 @@ class _ReplicaTensor(NamedTuple):
     kind: ReplicaKind
     place: RankTensorPlace
     step: int
-    group: tuple[int, ...]
+    group: Ranks
     parts: Groups
     by: KnownBy
     varied: bool
@@ -134,9 +135,9 @@ class _ReplicaNodes:
                 kinds[row] = ReplicaKind.DECLARED
         self.shards_with: dict[str, frozenset[int]] = {}
         """By weight, the ranks with parts and copies of it, as the reduction of its gradient tells."""
-        self.reduced_over: dict[str, tuple[int, ...]] = {}
+        self.reduced_over: dict[str, Ranks] = {}
         """By weight, the ranks over which the recorder says that its gradient is reduced."""
-        averaged = set[tuple[int, ...]]()
+        averaged = set[Ranks]()
         for row, own in gradients.items():
             group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
             if kinds[row] in (ReplicaKind.NONE, ReplicaKind.SHARD):
@@ -191,15 +192,15 @@ class _ReplicaComparison:
         self._steps = tuple(dict.fromkeys(step for _, step in pairs))
         self._nodes: dict[int, _ReplicaNodes] = {}
         self._kinds: dict[RankTensorPlace, ReplicaKind] = {}
-        self._own_groups: dict[RankTensorPlace, set[tuple[int, ...]]] = {}
+        self._own_groups: dict[RankTensorPlace, set[Ranks]] = {}
         """The ranks that take part in a collective operation, as far as the run tells."""
         self._dims: dict[RankTensorPlace, str] = {}
-        self._held: dict[int, dict[RankTensorPlace, Held]] = {}
+        self._held: dict[int, dict[RankTensorPlace, Held]] = {step: {} for step in self._steps}
         """By step."""
         self._reduced_inputs: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
         """By step and rank, the inputs of collective operations that reduce."""
         self._notes: list[str] = []
-        self._compared: dict[ReplicaKind, int] = {}
+        self._compared: Counter[ReplicaKind] = Counter()
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[RankTensorPlace, TensorSpread] = {}
@@ -261,7 +262,7 @@ class _ReplicaComparison:
         table = flow.table(step)
         known = self._nodes[rank] = flow.nodes.memo(_NODES[dims])
         rows, places = made_once(table, known, partial(_of_interest, known, table))
-        held = self._held.setdefault(step, {})
+        held = self._held[step]
         contents = self._run.contents.of(flow, step, rows, self._progress)
         for (node, place, kind), content in zip(places, contents, strict=True):
             held.setdefault(place, {})[rank] = content
@@ -277,6 +278,10 @@ class _ReplicaComparison:
             contents = self._run.contents.of(flow, step, fed, self._progress)
             self._reduced_inputs.setdefault(step, {})[rank] = {(each.by, each.value) for each in contents if each.by}
 
+    def _tensors(self, step: int, *kinds: ReplicaKind) -> Iterable[tuple[RankTensorPlace, Held]]:
+        """What ranks hold at a step, of some kinds."""
+        return ((place, held) for place, held in self._held[step].items() if self._kinds[place] in kinds)
+
     @staticmethod
     def _key(place: RankTensorPlace, rank: int, step: int) -> TensorKey:
         return TensorKey(rank, place.graph, place.node, Side.OUTPUT, place.slot, step, place.round)
@@ -287,8 +292,8 @@ class _ReplicaComparison:
         """Returns what each rank held at the first step at which the most ranks dumped a tensor."""
         found: dict[RankTensorPlace, Held] = {}
         for step in self._steps:
-            for place, held in self._held.get(step, {}).items():
-                if self._kinds[place] is kind and len(held) > len(found.get(place, ())):
+            for place, held in self._tensors(step, kind):
+                if len(held) > len(found.get(place, ())):
                     found[place] = held
         return found
 
@@ -322,7 +327,11 @@ class _ReplicaComparison:
             sum(spread is TensorSpread.REPLICATED and not is_expert(place.node) for place, spread in found.items()),
             len(dense),
         )
-        near = [place for place, held in dense if (replicas or not declared) and self._alike(place, held)]
+        near = [
+            place
+            for place, held in dense
+            if (replicas or not declared) and are_alike(self._values(self._differing(place, held)))
+        ]
         # Where few weights are equal, they may be parts drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
         found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
@@ -358,10 +367,6 @@ class _ReplicaComparison:
                     self._unknown.setdefault(self._key(place, min(own), step), why)
                     break
 
-    def _alike(self, place: RankTensorPlace, held: Held) -> bool:
-        """Tells whether a weight that differs between ranks began as one on all of them."""
-        return are_alike(self._values(self._differing(place, held)))
-
     def _nearly_equal(self, place: RankTensorPlace, held: Held) -> bool:
         return are_nearly_equal(self._values(self._differing(place, held)))
 
@@ -380,16 +385,13 @@ class _ReplicaComparison:
             return []
 
     def _step_of(self, place: RankTensorPlace, held: Held) -> int:
-        return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
+        return next(step for step in self._steps if self._held[step].get(place) is held)
 
     def _of_one_shape(self, place: RankTensorPlace, held: Held) -> bool:
         step = self._step_of(place, held)
-        keys = [self._key(place, rank, step) for rank in held]
-        found = [row for key in keys for row in self._run.measure([self._run.row_of(key)], self._progress)]
+        rows = [self._run.row_of(self._key(place, rank, step)) for rank in held]
+        found = self._run.measure(rows, self._progress)
         return len({None if each.meta is None else each.meta.shape for each in found}) == 1
-
-    def _must_be_equal(self, place: RankTensorPlace, held: Held) -> bool:
-        return self._is_compared(self._spreads.get(place), held)
 
     def _is_compared(self, spread: TensorSpread | None, held: Held) -> bool:
         return spread is TensorSpread.REPLICATED and set(held) == set(self._ranks)
@@ -397,11 +399,11 @@ class _ReplicaComparison:
     def _lacked_weights(self) -> Iterable[LackedWeight]:
         """Yields weights that some ranks lack whose other weights are almost all equal, at the first such step."""
         told = set[str]()
-        for step, tensors in self._held.items():
+        for step in self._held:
             weights = {
                 place: held
-                for place, held in tensors.items()
-                if self._kinds[place] is ReplicaKind.WEIGHT and not is_expert(place.node) and not place.round
+                for place, held in self._tensors(step, ReplicaKind.WEIGHT)
+                if not is_expert(place.node) and not place.round
             }
             ranks = {rank for held in weights.values() for rank in held}
             lacked = {place.node: ranks - held.keys() for place, held in weights.items() if len(held) < len(ranks)}
@@ -469,7 +471,7 @@ class _ReplicaComparison:
         telling = [
             place
             for place in sorted(varied)
-            if not self._must_be_equal(place, varied[place]) and place.node not in lacked
+            if not self._is_compared(self._spreads.get(place), varied[place]) and place.node not in lacked
         ]
         if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # no wrapper gathers the parts
             varied |= (shards := self._first(ReplicaKind.SHARD))
@@ -499,7 +501,7 @@ class _ReplicaComparison:
                 *self._same_outputs.get(place, ()),
                 *self._reduced_over(place),
             ]
-            if self._must_be_equal(place, held) and not self._reduced_over(place):
+            if self._is_compared(self._spreads.get(place), held) and not self._reduced_over(place):
                 groups.append(self._ranks)
             found[place] = _united(groups, held)
         by_gradient = {gradient_of(place.node): place for place in weights}
@@ -528,7 +530,7 @@ class _ReplicaComparison:
 
     def _own_experts(self, weights: Mapping[RankTensorPlace, Held]) -> set[RankTensorPlace]:
         """Weights of experts that began equal (drawn with one seed) but mostly end different: each rank has its own."""
-        last = {place: held for step in self._steps for place, held in self._held.get(step, {}).items()}
+        last = {place: held for step in self._steps for place, held in self._held[step].items()}
         drawn: dict[RankTensorPlace, bool] = {}
         for place, held in weights.items():
             groups = [group for group in _classes(held, varied=True) if len(group) > 1]
@@ -549,7 +551,7 @@ class _ReplicaComparison:
             text, copies = shard_of(nodes.placements.get(nodes.find(place.node, place.graph), "")) or ("", False)
             if text:
                 shards.setdefault(text, {})[rank] = copies
-        groups: list[tuple[int, ...]] = []
+        groups: list[Ranks] = []
         for ranks in shards.values():
             if not is_expert(place.node):
                 groups += _classes({rank: held[rank] for rank in ranks}, varied=True)
@@ -583,7 +585,7 @@ class _ReplicaComparison:
             compared = [each for each in compared if len(each.parts) > 1]
         for each in compared:
             self._by = each.by if self._by is None else min(self._by, each.by)
-            self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
+            self._compared[each.kind] += 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
 
     def _with_reasons(self, differences: Sequence[Difference]) -> list[Difference]:
@@ -615,7 +617,7 @@ class _ReplicaComparison:
     def _reduced_later(self, compared: Iterable[_ReplicaTensor]) -> set[_ReplicaTensor]:
         """Gradients that differ while the update is equal on all ranks: the optimizer reduces those of a DTensor."""
         differing: set[_ReplicaTensor] = set()
-        updated: set[tuple[str, int, tuple[int, ...]]] = set()
+        updated: set[tuple[str, int, Ranks]] = set()
         for each in compared:
             if each.kind is ReplicaKind.GRADIENT and len(each.parts) > 1:
                 differing.add(each)
@@ -630,7 +632,7 @@ class _ReplicaComparison:
 
     def _compare(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[_ReplicaTensor]:
         reduced = {gradient_of(name) for nodes in set(self._nodes.values()) for name in nodes.reduced_over}
-        for place, held in self._held.get(step, {}).items():
+        for place, held in self._held[step].items():
             for group in own.get(place, ()):
                 known = {rank: held[rank] for rank in group if rank in held and held[rank].by}
                 if len(known) > 1 and len({each.by for each in known.values()}) == 1:
@@ -642,7 +644,7 @@ class _ReplicaComparison:
         group, parts, place = found.group, found.parts, found.place
         majority = 2 * len(parts[0]) > len(group)
         outliers = tuple(sorted(rank for part in parts[1:] for rank in part)) if majority else ()
-        earlier = [each for each in self._steps[: self._steps.index(found.step)] if place in self._held.get(each, {})]
+        earlier = [each for each in self._steps[: self._steps.index(found.step)] if place in self._held[each]]
         known: list[tuple[int, Held]] = []
         for step in reversed(earlier):
             held = self._held[step][place]
@@ -659,7 +661,7 @@ class _ReplicaComparison:
         key = self._key(place, at, found.step)
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, astray, found.by, first)
 
-    def _astray(self, found: _ReplicaTensor) -> tuple[int, ...]:
+    def _astray(self, found: _ReplicaTensor) -> Ranks:
         """The ranks whose weight is not what their optimizer's update makes, if it is on all others."""
         if found.kind not in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
             return ()
@@ -674,9 +676,7 @@ class _ReplicaComparison:
         found = dict[RankTensorPlace, dict[tuple[int, int], WeightUpdate]]()
         for number, step in enumerate(self._steps if len(self._ranks) > 1 else ()):
             self._progress(Progress(number, len(self._steps), f"updates of weights, step {step}"))
-            for place, held in self._held.get(step, {}).items():
-                if self._kinds[place] not in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
-                    continue
+            for place, held in self._tensors(step, ReplicaKind.WEIGHT, ReplicaKind.SHARD):
                 shared = {rank for group in own.get(place, ()) for rank in group}
                 for rank in (rank for rank in held if rank not in shared and (rank, place.node) not in ends):
                     update = update_of_place(self._run, place, rank, step)
@@ -690,9 +690,9 @@ class _ReplicaComparison:
     def _ties(self) -> Iterable[TiedWeights]:
         weights: dict[int, dict[str, Held]] = {}
         places: dict[str, RankTensorPlace] = {}
-        for step, tensors in self._held.items():
-            for place, held in tensors.items():
-                if self._kinds[place] is ReplicaKind.WEIGHT and not place.slot and not place.round:
+        for step in self._held:
+            for place, held in self._tensors(step, ReplicaKind.WEIGHT):
+                if not place.slot and not place.round:
                     weights.setdefault(step, {})[place.node] = held
                     places[place.node] = place
 
@@ -701,7 +701,7 @@ class _ReplicaComparison:
 
         for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
             if any(tie.equal.values()):
-                self._compared[ReplicaKind.TIED] = self._compared.get(ReplicaKind.TIED, 0) + len(tie.equal)
+                self._compared[ReplicaKind.TIED] += len(tie.equal)
             yield tie
 
     def _untied(self, tied: Iterable[TiedWeights]) -> Iterable[Difference]:
@@ -723,13 +723,10 @@ class _ReplicaComparison:
     def _not_reduced(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[NotReduced]:
         fed = self._reduced_inputs.get(step, {})
         replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is ReplicaKind.WEIGHT}
-        reduced: dict[tuple[str, tuple[int, ...]], bool] = {}
+        reduced: dict[tuple[str, Ranks], bool] = {}
         keys: dict[str, tuple[RankTensorPlace, KnownBy]] = {}
-        for place, held in self._held.get(step, {}).items():
-            weight = replicas.get(place.node)
-            if self._kinds[place] is not ReplicaKind.GRADIENT or weight is None:
-                continue
-            for group in own[weight]:
+        for place, held in self._tensors(step, ReplicaKind.GRADIENT):
+            for group in own[replicas[place.node]] if place.node in replicas else ():
                 ranks = [rank for rank in group if rank in fed and rank in held and held[rank].by]
                 if len(ranks) < 2:
                     continue
@@ -749,11 +746,7 @@ class _ReplicaComparison:
     def _note_counts(self) -> None:
         """Notes steps at which ranks ran different numbers of collective operations, as numbers do not match then."""
         for step in self._steps:
-            counts: dict[int, int] = {}
-            for place, held in self._held.get(step, {}).items():
-                if self._kinds[place] is ReplicaKind.COLLECTIVE:
-                    for rank in held:
-                        counts[rank] = counts.get(rank, 0) + 1
+            counts = Counter(rank for _, held in self._tensors(step, ReplicaKind.COLLECTIVE) for rank in held)
             if len(set(counts.values())) > 1:
                 counts_text = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
                 self._notes.append(
@@ -761,7 +754,7 @@ class _ReplicaComparison:
                 )
 
 
-def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]:
+def _classes(held: Held, *, varied: bool = False) -> Groups:
     """The ranks that hold the same, the largest group first; ``varied`` leaves out constant tensors."""
     found: dict[tuple[KnownBy, bytes], list[int]] = {}
     for rank, content in held.items():
@@ -778,7 +771,7 @@ def _is_one(held: Held, group: Sequence[int]) -> bool:
     return len(_classes({rank: held[rank] for rank in group if rank in held})) == 1
 
 
-def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...], ...]:
+def _united(groups: Iterable[Iterable[int]], held: Held) -> Groups:
     """Unites groups with a common rank; leaves out ranks that do not have the tensor, and single ranks."""
     found: list[set[int]] = []
     for group in groups:

@@ -13,6 +13,7 @@ from tui_debugger.check.contents import BY_WORDS, KnownBy
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import CheckJudgement, Outcome
+from tui_debugger.diagnose.ranks.layout import Ranks
 from tui_debugger.diagnose.ranks.results import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, ReplicaKind, Replicas
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
@@ -48,7 +49,7 @@ class OtherRunRanks:
     path: str
     first: dict[int, OtherRunDifference | None]
     compared: dict[int, int]
-    missing: tuple[int, ...] = ()
+    missing: Ranks = ()
     parts: tuple[UnreadablePart, ...] = ()
 
 
@@ -125,7 +126,7 @@ class RanksFinding:
 
     story: Subject
     step: int
-    ranks: tuple[int, ...]
+    ranks: Ranks
     key: TensorKey
     text: str
 
@@ -206,22 +207,21 @@ def rank_report(
 
 def _doubts_of_layout(replicas: Replicas) -> list[str]:
     """Returns the weights that may have to be equal, and are not."""
-    doubts: list[str] = []
-    if replicas.went_apart:
-        doubts.append(
-            f"{first_of([*map(clean, replicas.went_apart)], _MOST)}: began as one on all ranks and differ from the "
-            "first dumped step on; that they must be equal was not recorded"
-        )
-    if replicas.norms_apart:
-        doubts.append(
-            f"{first_of([*map(clean, replicas.norms_apart)], _MOST)}: norms that differ between ranks which have other "
-            "weights in common; whether they must be equal was not recorded"
-        )
-    if replicas.unlike:
-        doubts.append(
-            f"{first_of([*map(clean, replicas.unlike)], _MOST)}: differ between ranks whose other weights are almost "
-            "all equal; whether they are parts of larger weights was not recorded"
-        )
+    told = (
+        (
+            replicas.went_apart,
+            "began as one on all ranks and differ from the first dumped step on; that they must be equal",
+        ),
+        (
+            replicas.norms_apart,
+            "norms that differ between ranks which have other weights in common; whether they must be equal",
+        ),
+        (
+            replicas.unlike,
+            "differ between ranks whose other weights are almost all equal; whether they are parts of larger weights",
+        ),
+    )
+    doubts = [f"{first_of([*map(clean, names)], _MOST)}: {text} was not recorded" for names, text in told if names]
     if replicas.lacked:
         lacked = [f"{clean(each.name)} ({named('rank', each.ranks)} at step {each.step})" for each in replicas.lacked]
         doubts.append(
@@ -304,9 +304,7 @@ def _not_reduced(replicas: Replicas) -> list[RanksFinding]:
 def _differ(replicas: Replicas) -> list[RanksFinding]:
     told = {each.parameter for each in replicas.not_reduced}
     return [
-        RanksFinding(
-            Subject.DIFFERS, each.key.step, each.outliers or each.astray or each.group, each.key, difference_text(each)
-        )
+        RanksFinding(Subject.DIFFERS, each.key.step, each.named, each.key, difference_text(each))
         for each in replicas.firsts
         if each.key.node not in told
     ]

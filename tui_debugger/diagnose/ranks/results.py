@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tui_debugger.check.contents import KnownBy
 from tui_debugger.diagnose.ranks.batches import SharedBatch
-from tui_debugger.diagnose.ranks.layout import ParallelLayout
+from tui_debugger.diagnose.ranks.layout import Groups, ParallelLayout, Ranks
 from tui_debugger.diagnose.ranks.spread import TensorSpread
 from tui_debugger.diagnose.ranks.tied import TiedWeights
 from tui_debugger.model import TensorKey
@@ -82,19 +82,19 @@ class Difference:
 
     kind: ReplicaKind
     key: TensorKey
-    group: tuple[int, ...]
-    parts: tuple[tuple[int, ...], ...]
-    outliers: tuple[int, ...] = ()
+    group: Ranks
+    parts: Groups
+    outliers: Ranks = ()
     equal_at: int | None = None
-    changed: tuple[int, ...] | None = None
-    astray: tuple[int, ...] = ()
+    changed: Ranks | None = None
+    astray: Ranks = ()
     by: KnownBy = KnownBy.BYTES
     first: bool = True
     twin: tuple[int, str] | None = None
     why: str = ""
 
     @property
-    def named(self) -> tuple[int, ...]:
+    def named(self) -> Ranks:
         """The wrong ranks; the whole group if the wrong ones are not known."""
         return self.outliers or self.astray or self.group
 
@@ -105,7 +105,7 @@ class NotReduced:
 
     parameter: str
     key: TensorKey
-    group: tuple[int, ...]
+    group: Ranks
     others: tuple[int, int]
     by: KnownBy
 
@@ -114,7 +114,7 @@ class LackedWeight(NamedTuple):
     """A weight that some ranks lack at a step, though almost all other weights are equal on all ranks."""
 
     name: str
-    ranks: tuple[int, ...]
+    ranks: Ranks
     step: int
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute import aten, products, reductions
-from tui_debugger.diagnose.recompute.convolutions import graph_conv_filter, graph_conv_input, per_dimension
+from tui_debugger.diagnose.recompute.convolutions import graph_conv_filter, graph_conv_input, symmetric
 from tui_debugger.diagnose.recompute.judge import Expected, doubles
 from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE
 from tui_debugger.diagnose.recompute.table import GRADIENTS, CannotBindError
@@ -82,6 +82,11 @@ class Ran:
             raise CannotBindError(f"its {name} was not recorded")
         return found
 
+    @property
+    def weight(self) -> Array | None:
+        """Its weight; None for a module that has none."""
+        return self["weight"] if "weight" in self.of else None
+
     def setting(self, name: str) -> Any:
         """The value of an attribute; CannotBindError where it was not recorded."""
         if name not in self.settings:
@@ -109,9 +114,9 @@ _input("linear", "Linear")(lambda ran: products.product_of(ran.came, ran["weight
 _input("relu", "ReLU")(lambda ran: aten.threshold_backward(ran.came, ran["output"], 0.0))
 _input("gelu", "GELU")(lambda ran: aten.gelu_backward(ran.came, ran["input"], ran.setting("approximate")))
 _input("silu", "SiLU")(lambda ran: aten.silu_backward(ran.came, ran["input"]))
-_input("sigmoid", "Sigmoid")(lambda ran: aten.sigmoid_backward(ran.came, ran["output"]))
-_input("tanh", "Tanh")(lambda ran: aten.tanh_backward(ran.came, ran["output"]))
-_input("softmax", "Softmax")(lambda ran: reductions.graph_softmax_grad(ran["output"], ran.came, ran.setting("dim")))
+_input("sigmoid", "Sigmoid")(lambda ran: reductions.sigmoid_grad(ran["output"], ran.came))
+_input("tanh", "Tanh")(lambda ran: reductions.tanh_grad(ran["output"], ran.came))
+_input("softmax", "Softmax")(lambda ran: reductions.softmax_grad(ran["output"], ran.came, ran.setting("dim")))
 _input("log softmax", "LogSoftmax")(lambda ran: aten.log_softmax_backward(ran.came, ran["output"], ran.setting("dim")))
 _input("leaky relu", "LeakyReLU")(
     lambda ran: aten.leaky_relu_backward(ran.came, ran["input"], ran.setting("negative_slope"))
@@ -143,13 +148,10 @@ def _dropout(ran: Ran) -> Expected:
 
 
 def _of_layer_norm(ran: Ran, *, centred: bool = True) -> tuple[Expected, Expected, Expected]:
-    data = doubles(ran["input"])
-    at = data.ndim - len(ran.setting("normalized_shape"))
-    scale = doubles(ran["weight"]) if "weight" in ran.of else 1.0
-    axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    eps = ran.setting("eps")
-    eps = float(np.finfo(ran["input"].dtype).eps) if eps is None else eps  # PyTorch's default for RMS norms
-    return aten.normalised_backward(ran.came, ran["input"], scale, eps, axes, rest, centred=centred)
+    given, eps = ran["input"], ran.setting("eps")
+    eps = float(np.finfo(given.dtype).eps) if eps is None else eps  # PyTorch's default for RMS norms
+    dims = len(ran.setting("normalized_shape"))
+    return reductions.layer_norm_backward(ran.came, given, dims, ran.weight, eps, centred=centred)
 
 
 def _of_rms_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
@@ -161,13 +163,12 @@ def _of_group_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     batch, channels, groups = given.shape[0], given.shape[1], int(ran.setting("num_groups"))
     parts = given.reshape(batch, groups, -1)
     scale: Any = 1.0
-    if "weight" in ran.of:
-        of_channel = doubles(ran["weight"]).reshape(1, -1, *[1] * (given.ndim - 2))
+    if ran.weight is not None:
+        of_channel = doubles(ran.weight).reshape(1, -1, *[1] * (given.ndim - 2))
         scale = np.broadcast_to(of_channel, given.shape).reshape(parts.shape)
-    found = aten.normalised_backward(ran.came.reshape(parts.shape), parts, scale, ran.setting("eps"), (2,), (0,))
+    found = reductions.normalised_backward(ran.came.reshape(parts.shape), parts, scale, ran.setting("eps"), (2,), (0,))
     by_input, by_scale, by_shift = (each.complete() for each in found)
-    by_input = replace(by_input, value=by_input.value.reshape(given.shape), size=np.reshape(by_input.size, given.shape))
-    return by_input, _by_channel(by_scale, channels), _by_channel(by_shift, channels)
+    return by_input.reshaped(given.shape), _by_channel(by_scale, channels), _by_channel(by_shift, channels)
 
 
 def _by_channel(found: Expected, channels: int) -> Expected:
@@ -179,18 +180,14 @@ def _by_channel(found: Expected, channels: int) -> Expected:
 def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     if not ran.setting("training"):
         raise CannotBindError("with running means")
-    data = doubles(ran["input"])
-    axes = (0, *range(2, data.ndim))
-    scale = doubles(ran["weight"]).reshape(1, -1, *[1] * (data.ndim - 2)) if "weight" in ran.of else 1.0
-    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, axes)
+    return reductions.batch_norm_backward(ran.came, ran["input"], ran.weight, ran.setting("eps"))
 
 
 def _convolved(ran: Ran) -> dict[str, Any]:
     around = ran.setting("padding")
     if ran.setting("groups") != 1 or ran.setting("padding_mode") != "zeros" or isinstance(around, str):
         raise CannotBindError("in groups, or padding that is no number of zeros")
-    pad = tuple(each for size in per_dimension(around, 2) for each in (size, size))
-    return {"pad_mode": "pad", "pad": pad, "stride": ran.setting("stride"), "dilation": ran.setting("dilation")}
+    return symmetric(ran.setting("stride"), around, ran.setting("dilation"))
 
 
 def _rows(array: Array) -> Array:

@@ -35,20 +35,22 @@ from tui_debugger.diagnose.recompute.outcomes import (
     badness,
     fits_mostly,
     judged,
+    not_checked,
     shape_of,
-    why,
 )
 from tui_debugger.diagnose.recompute.parts import PART, checked_by_kernel, difference_of, in_parts, is_narrow, parts_of
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
-from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, bound, called
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, bound
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
     COMPLEX_TOO,
     Alternatives,
+    BoundCall,
     ByShape,
     CannotBindError,
     Operator,
+    choices_of,
     find_operator,
 )
 from tui_debugger.diagnose.recompute.trained import of_training
@@ -108,7 +110,7 @@ def check_operator(
             _require_these_values(operator, call, reader, found, outputs)
         return OperatorCheck(kind, outputs, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
-        return NotChecked(why(error), kind, failed=not isinstance(error, CannotBindError))
+        return not_checked(error, kind)
 
 
 def _require_these_values(
@@ -131,15 +133,14 @@ def _require_these_values(
     if call.several and reader.run.nodes(reader.rank).names[reader.row].startswith(GRADIENTS_SCOPE):
         # It goes through the last forward pass first: of either the first values of a step were recorded.
         raise CannotBindError(OF_ANOTHER_RUN)
-    args, named = bound(operator, call, reader)
-    made = called(operator, args, named)
-    choices = made.choices if isinstance(made, Alternatives) else (made,)
+    choices = choices_of(bound(operator, call, reader).result())
     for check in outputs:
         if not check.wrong:
             continue
         expected = [each[check.slot] if isinstance(each, tuple) else each for each in choices]
         out = reader.output(check.slot, found[check.slot])
-        expected = [each.function(out.shape) if isinstance(each, ByShape) else each for each in expected]
+        with np.errstate(all="ignore"):
+            expected = [each.function(out.shape) if isinstance(each, ByShape) else each for each in expected]
         wholes = [each.exact() if isinstance(each, ProbedOutput) else each for each in expected]
         if not any(isinstance(each, Expected) and fits_mostly(each, out, SURELY_MEANT) for each in wholes):
             raise CannotBindError("most of its output does not fit: what was recorded may be of another call")
@@ -162,35 +163,16 @@ def _operator(op_type: str, call: CallArguments) -> Operator | None:
 def _computed(
     operator: Operator, call: CallArguments, reader: RecordedNode, found: Mapping[int, TensorRow]
 ) -> tuple[OutputCheck, ...]:
-    args, named = bound(operator, call, reader)
-    positional = args[: len(call.positional)]
-    outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
+    made_by = bound(operator, call, reader)
+    positional = made_by.args[: len(call.positional)]
+    outputs = reader.values(found)
     if _overwritten(reader, positional, outputs, call):
         raise CannotBindError("written over in place: the input that was recorded is the output")
-    slot, out = next(iter(outputs.items()))
-    by_kernel = kernel_checks_of(operator, args, named, out) if len(outputs) == 1 else ()
-    parts = parts_of(operator, args, named, out) if operator.split and len(outputs) == 1 else None
-    if (
-        checked := checked_by_kernel(by_kernel, parts, OutputJudge(out.dtype, out.shape, reader.widest), slot, out)
-    ) is not None:
-        return (checked,)
-    if parts is not None:
-        check = in_parts(operator, parts, reader.widest, slot, out, by_kernel)
-        return (replace(check, difference=difference_of(operator, args, named, out)) if check.wrong else check,)
-    if operator.single and len(outputs) == 1 and out.size > PART and is_narrow((out, *args, *named.values())):
-        judge = OutputJudge(out.dtype, out.shape, reader.widest)
-        with in_single_precision():
-            made = called(operator, args, named)
-        if isinstance(made, Expected) and judge.take_right(made, out):
-            return (judge.result(slot),)
-    with np.errstate(all="ignore"):
-        try:
-            result = operator.function(*args, **named)
-            if isinstance(result, ByShape):
-                result = result.function(next(iter(outputs.values())).shape)
-        except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-            raise CannotBindError(f"arguments do not fit: {error}") from error
-    choices = result.choices if isinstance(result, Alternatives) else (result,)
+    if len(outputs) == 1 and (check := _one_output(made_by, reader, outputs)) is not None:
+        return (check,)
+    out = next(iter(outputs.values()))
+    result = made_by.result(out.shape)
+    choices = choices_of(result)
     every = [judged(each, outputs, reader.widest, reshaped=operator.graph) for each in choices]
     fitting = [each for each in every if each]
     if not fitting:
@@ -203,6 +185,25 @@ def _computed(
         if not fits_mostly(made[0] if isinstance(made, tuple) else made, out):
             raise CannotBindError(result.guessed)
     return tuple(_not_updated(each, operator, positional, outputs) if each.wrong else each for each in best)
+
+
+def _one_output(call: BoundCall, reader: RecordedNode, outputs: Mapping[int, Array]) -> OutputCheck | None:
+    """Checks the only output in the quickest way that is sure; None where it has to be computed as a whole."""
+    ((slot, out),) = outputs.items()
+    judge = OutputJudge(out.dtype, out.shape, reader.widest)
+    by_kernel = kernel_checks_of(call, out)
+    parts = parts_of(call, out) if call.operator.split else None
+    if (checked := checked_by_kernel(by_kernel, parts, judge, slot, out)) is not None:
+        return checked
+    if parts is not None:
+        check = in_parts(call.operator, parts, judge, slot, by_kernel)
+        return replace(check, difference=difference_of(call, out)) if check.wrong else check
+    if call.operator.single and out.size > PART and is_narrow((out, *call.values)):
+        with in_single_precision():
+            made = call.result()
+        if isinstance(made, Expected) and judge.take_right(made, out):
+            return judge.result(slot)
+    return None
 
 
 def _not_updated(
@@ -259,16 +260,16 @@ def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, T
         inputs.append(RecordedNode(run, (rank, reader.step, row, reader.round)).input(0))
     reduction = _reduction(call)
     result = updates.all_reduced(inputs, reduction)
-    outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
-    choices = result.choices if isinstance(result, Alternatives) else (result,)
+    outputs = reader.values(found)
+    choices = choices_of(result)
     every = [checks for checks in (judged(each, outputs, reader.widest) for each in choices) if checks]
     if not every:
         raise CannotBindError("shapes do not fit")
     best = min(every, key=badness)
-    if call.aten and any(each.wrong for each in best):
-        whole = result.choices[0] if isinstance(result, Alternatives) else result
-        if call.doubt or not all(fits_mostly(whole, outputs[each.slot], SURELY_MEANT) for each in best):
-            raise CannotBindError(call.doubt or "most of it does not fit: something else may have been reduced")
+    if not call.aten or not any(each.wrong for each in best):
+        return best
+    if call.doubt or not all(fits_mostly(choices[0], outputs[each.slot], SURELY_MEANT) for each in best):
+        raise CannotBindError(call.doubt or "most of it does not fit: something else may have been reduced")
     return best
 
 

@@ -1,6 +1,6 @@
 """Convolutions and their gradients: sums over the positions of a kernel."""
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64, Int64
+from tui_debugger.arrays import Array, Float64, Int64, Shape
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
@@ -26,7 +26,7 @@ from tui_debugger.diagnose.recompute.probing import (
     take_blocks,
 )
 from tui_debugger.diagnose.recompute.products import MOST_WORK, peak_of, product_of
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph
+from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, operator
 from tui_debugger.stats.kernel import native
 from tui_debugger.stats.kernel import probes as compiled
 from tui_debugger.stats.kernel.probes import BEYOND, PROBES
@@ -246,9 +246,7 @@ def _seen(
     return slice(None), slice(None), *_window(position, out, stride, dilation)
 
 
-def _padded(
-    padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> list[tuple[int, int]]:
+def _padded(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0) for _ in kernel]
     if padding == "same":
@@ -256,11 +254,10 @@ def _padded(
         return [(each // 2, each - each // 2) for each in total]
     if isinstance(padding, str):
         raise CannotBindError(f"padding not known: {padding}")
-    del stride
     return [(each, each) for each in per_dimension(padding, len(kernel))]
 
 
-@call("conv", "conv1d", "conv2d", "conv3d", "npu_conv2d")
+@operator("conv", "conv1d conv2d conv3d npu_conv2d")
 def conv(
     input: Array,
     weight: Array,
@@ -272,7 +269,7 @@ def conv(
 ) -> Any:
     count = weight.ndim - 2
     steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
-    around = _padded(padding, weight.shape[2:], steps, apart)
+    around = _padded(padding, weight.shape[2:], apart)
     if any(each for pair in around for each in pair) and not np.all(np.isfinite(weight)):
         raise CannotBindError("weights that are not finite, beside padding: kernels leave it out or not")
     if groups == 1 and input.ndim == weight.ndim and len(weight) >= 2 * PROBES and input.size * len(weight) >= LARGE:
@@ -305,7 +302,7 @@ def spatial(value: Any, count: int) -> tuple[int, ...]:
     return per_dimension(1 if value is None else value, count)[-count:]
 
 
-@graph("conv", "Conv2D", "Conv3D", "Conv2DBiasAddFusion", "DepthwiseConv2dNative")
+@operator("conv", graphs="Conv2D Conv3D Conv2DBiasAddFusion DepthwiseConv2dNative")
 def graph_conv(
     x: Array,
     w: Array,
@@ -327,7 +324,13 @@ def graph_conv(
     return convolution(x, w, bias, steps, around, apart, group)
 
 
-@graph("conv gradient", "Conv2DBackpropFilter", unneeded=("w_size",))
+def symmetric(stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+    """The settings of a convolution of two dimensions with zeros around, as graphs name them."""
+    pad = tuple(each for size in per_dimension(padding, 2) for each in (size, size))
+    return {"pad_mode": "pad", "pad": pad, "stride": stride, "dilation": dilation}
+
+
+@operator("conv gradient", graphs="Conv2DBackpropFilter", unneeded=("w_size",))
 def graph_conv_filter(
     dout: Array,
     x: Array,
@@ -343,12 +346,11 @@ def graph_conv_filter(
     group: int = 1,
     format: str = "NCHW",
 ) -> ByShape:
-    del w_size, kernel_size, filter_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None):
         raise CannotBindError("layout, groups or padding not known")
     steps, apart = spatial(stride, 2), spatial(dilation, 2)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         if len(shape) != 4 or shape[0] != dout.shape[1]:
             raise CannotBindError("shapes do not fit")
         kernel = shape[2:]
@@ -367,7 +369,7 @@ def graph_conv_filter(
     return ByShape(made)
 
 
-@graph("conv gradient", "Conv2DBackpropInput")
+@operator("conv gradient", graphs="Conv2DBackpropInput")
 def graph_conv_input(
     dout: Array,
     w: Array,

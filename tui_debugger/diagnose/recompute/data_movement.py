@@ -1,18 +1,19 @@
 """Operators that move values without changing them: the output must be equal to the last bit."""
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.recompute.convolutions import graph_padding, per_dimension, spatial
 from tui_debugger.diagnose.recompute.judge import Expected, wide
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph, module
+from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, operator
 
 
 def _moved(value: Array) -> Expected:
@@ -35,75 +36,56 @@ def _tried(function: Any, *args: Any, **named: Any) -> Expected:
         raise CannotBindError(f"arguments do not fit: {error}") from error
 
 
-@call("reshape", "reshape", "view", "_unsafe_view")
+@operator("reshape", "reshape view _unsafe_view")
 def reshape(input: Array, *shape: Any) -> Expected:
     if any(not isinstance(each, (int, tuple, list, np.ndarray)) for each in shape):
         raise CannotBindError("viewed as another type")
     return _tried(np.reshape, input, _numbers(shape))
 
 
-@graph("reshape", "Reshape", unneeded=("shape",))
+@operator("reshape", graphs="Reshape", unneeded=("shape",))
 def graph_reshape(x: Array, shape: Any = None) -> Any:
     """Takes the shape from the output."""
-    del shape
     return ByShape(lambda made: _tried(np.reshape, x, made))
 
 
-@call("reshape", "flatten")
+@operator("reshape", "flatten")
 def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Expected:
     first, last = start_dim % max(input.ndim, 1), end_dim % max(input.ndim, 1)
     return _tried(np.reshape, input, (*input.shape[:first], -1, *input.shape[last + 1 :]))
 
 
-@graph("reshape", "Flatten")
-def graph_flatten(x: Array) -> Expected:
-    return _tried(np.reshape, x, (x.shape[0], -1))
+operator("reshape", graphs="Flatten")(lambda x: flatten(x, 1))
 
 
-@call("reshape", "squeeze", "squeeze_")
+@operator("reshape", "squeeze squeeze_", graphs="Squeeze")
 def squeeze(input: Array, dim: Any = None) -> Expected:
-    if dim is None:
+    if dim in (None, ()):
         return _moved(np.squeeze(input))
     dims = tuple(each for each in _numbers((dim,)) if input.shape[each] == 1)
     return _tried(np.squeeze, input, axis=dims)
 
 
-@call("reshape", "unsqueeze", "unsqueeze_", "expand_dims")
-@graph("reshape", "ExpandDims")
+@operator("reshape", "unsqueeze unsqueeze_ expand_dims", graphs="ExpandDims")
 def unsqueeze(input: Array, dim: Any) -> Expected:
     return _tried(np.expand_dims, input, _numbers((dim,))[0])
 
 
-@graph("reshape", "Squeeze")
-def graph_squeeze(x: Array, dim: Any = ()) -> Expected:
-    return squeeze(x, dim or None)
-
-
-@call(
-    "copy", "contiguous", "clone", "detach", "detach_", "copy", "cpu", "cuda", "npu", "alias", "identity", "lift_fresh"
+@operator(
+    "copy",
+    "contiguous clone detach detach_ copy cpu cuda npu alias identity lift_fresh",
+    graphs="TensorMove Identity",
+    modules="Identity",
+    aten="ParameterGrad BiasAddGrad",
 )
 def same(input: Array, *_: Any, **__: Any) -> Expected:
     return _moved(input)
 
 
-@module("copy", "Identity")
-def module_same(input: Array) -> Expected:
-    return _moved(input)
-
-
-@call(
+@operator(
     "cast",
-    "to",
-    "type",
-    "float",
-    "half",
-    "bfloat16",
-    "double",
-    "long",
-    "int",
-    "_to_copy",
-    "bool",
-    "type_as",
+    "to type float half bfloat16 double long int _to_copy bool type_as",
+    graphs="Cast",
     split="elements",
     single=True,
 )
@@ -112,24 +94,13 @@ def cast(input: Array, *_: Any, **__: Any) -> Expected:
     return Expected(wide(input), converted=True)
 
 
-@graph("copy", "TensorMove", "Identity")
-def graph_same(x: Array) -> Expected:
-    return _moved(x)
-
-
-@graph("fill", "FillV2")
+@operator("fill", graphs="FillV2")
 def graph_fill(shape: Any, value: Any) -> Any:
-    del shape
     single = np.asarray(value)
     return ByShape(lambda made: _moved(np.broadcast_to(single.reshape(()), made)))
 
 
-@graph("cast", "Cast", split="elements", single=True)
-def graph_cast(x: Array, *_: Any) -> Expected:
-    return cast(x)
-
-
-@call("transpose", "transpose", "swapaxes", "swapdims", "transpose_")
+@operator("transpose", "transpose swapaxes swapdims transpose_")
 def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> Expected:
     """Exchanges two dimensions; reorders all of them for the forms of MindSpore and NumPy."""
     if dim0 is not None and dim1 is not None:
@@ -140,23 +111,19 @@ def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> E
     return _tried(np.transpose, input, found)
 
 
-@call("transpose", "t")
-def t(input: Array) -> Expected:
-    return _moved(input.T)
+operator("transpose", "t")(lambda input: _moved(input.T))
 
 
-@call("transpose", "permute")
-def permute(input: Array, *dims: Any) -> Expected:
-    return _tried(np.transpose, input, _numbers(dims))
+operator("transpose", "permute")(lambda input, *dims: _tried(np.transpose, input, _numbers(dims)))
 
 
-@graph("transpose", "Transpose")
+@operator("transpose", graphs="Transpose")
 def graph_transpose(x: Array, perm: Any) -> Any:
     order = _numbers((perm,))
     if len(order) == x.ndim:
         return _tried(np.transpose, x, order)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         if len(shape) != len(order) or math.prod(shape) != x.size:
             raise CannotBindError(f"shape {x.shape} has not as many dimensions as {order}")
         before = [0] * len(shape)
@@ -167,32 +134,31 @@ def graph_transpose(x: Array, perm: Any) -> Any:
     return ByShape(made)
 
 
-@call("concatenate", "cat", "concat", "concatenate")
+@operator("concatenate", "cat concat concatenate")
 def cat(tensors: Any, dim: int = 0) -> Expected:
     if not isinstance(tensors, tuple):
         raise CannotBindError("no list of tensors")
     parts = [each for each in tensors if each.shape != (0,)]
-    widest = np.result_type(*(each.dtype for each in parts)) if len({each.dtype for each in parts}) == 1 else None
-    if widest is None:
+    if len({each.dtype for each in parts}) != 1:
         raise CannotBindError("tensors of several types")
     return _tried(np.concatenate, parts, axis=dim)
 
 
-@call("stack", "stack")
+@operator("stack", "stack")
 def stack(tensors: Any, dim: int = 0) -> Expected:
     if not isinstance(tensors, tuple):
         raise CannotBindError("no list of tensors")
     return _tried(np.stack, tensors, axis=dim)
 
 
-@graph("concatenate", "Concat")
+@operator("concatenate", graphs="Concat")
 def graph_concat(*inputs: Any, dim: int = 0) -> Expected:
     arrays = [each for each in inputs if isinstance(each, np.ndarray)]
     last = inputs[-1] if inputs and isinstance(inputs[-1], int) else dim
     return _tried(np.concatenate, arrays, axis=last)
 
 
-@call("split", "split", "split_with_sizes")
+@operator("split", "split split_with_sizes")
 def split(input: Array, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> Any:
     size = split_size_or_sections if split_size_or_sections is not None else split_size
     length = input.shape[dim]
@@ -203,78 +169,65 @@ def split(input: Array, split_size_or_sections: Any = None, dim: int = 0, *, spl
     return tuple(_moved(each) for each in np.split(input, ends, axis=dim))
 
 
-@call("split", "chunk")
+@operator("split", "chunk")
 def chunk(input: Array, chunks: int, dim: int = 0) -> Any:
     size = -(-input.shape[dim] // chunks)
     return split(input, max(size, 1), dim)
 
 
-@call("split", "unbind")
+@operator("split", "unbind")
 def unbind(input: Array, dim: int = 0) -> Any:
     return tuple(_moved(each) for each in np.moveaxis(input, dim, 0))
 
 
-@graph("split", "Split")
+@operator("split", graphs="Split")
 def graph_split(x: Array, dim: int = 0, output_num: int = 1) -> Any:
     return tuple(_moved(each) for each in np.split(x, output_num, axis=dim))
 
 
-@call("expand", "expand")
-def expand(input: Array, *size: Any) -> Expected:
-    sizes = list(_numbers(size))
+@operator("expand", "expand broadcast_to", graphs="BroadcastTo")
+def expand(input: Array, *shape: Any) -> Expected:
+    sizes = list(_numbers(shape))
     for at in range(1, input.ndim + 1):
         if sizes[-at] == -1:
             sizes[-at] = input.shape[-at]
     return _tried(np.broadcast_to, input, tuple(sizes))
 
 
-@call("expand", "broadcast_to")
-@graph("expand", "BroadcastTo")
-def broadcast_to(input: Array, *shape: Any) -> Expected:
-    return expand(input, *shape)
+operator("expand", "expand_as")(lambda input, other: expand(input, other.shape))
 
 
-@call("expand", "expand_as")
-def expand_as(input: Array, other: Array) -> Expected:
-    return _tried(np.broadcast_to, input, other.shape)
-
-
-@graph("repeat", "Tile")
+@operator("repeat", graphs="Tile")
 def graph_tile(x: Array, multiples: Any) -> Any:
     times = _numbers((multiples,))
     if x.ndim >= len(times):
         return _tried(np.tile, x, times)
 
-    def made(shape: tuple[int, ...]) -> Expected:
+    def made(shape: Shape) -> Expected:
         before = [size // each for size, each in zip(shape, times, strict=True)] if len(shape) == len(times) else []
         return _tried(lambda: np.tile(x.reshape(before), times))
 
     return ByShape(made)
 
 
-@call("repeat", "repeat", "tile")
-def repeat(input: Array, *repeats: Any) -> Expected:
-    return _tried(np.tile, input, _numbers(repeats))
+operator("repeat", "repeat tile")(lambda input, *repeats: _tried(np.tile, input, _numbers(repeats)))
 
 
-@call("flip", "flip")
-def flip(input: Array, *dims: Any) -> Expected:
-    return _tried(np.flip, input, _numbers(dims))
+operator("flip", "flip")(lambda input, *dims: _tried(np.flip, input, _numbers(dims)))
 
 
-@call("roll", "roll")
-def roll(input: Array, shifts: Any, dims: Any = None) -> Expected:
-    return _tried(np.roll, input, shifts, dims)
+operator("roll", "roll")(lambda input, shifts, dims=None: _tried(np.roll, input, shifts, dims))
 
 
-@call("triangle", "tril")
-def tril(input: Array, diagonal: int = 0) -> Expected:
-    return _moved(np.where(np.tril(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
+def _enter_triangle(name: str, triangle: Callable[[Array, int], Array]) -> None:
+    @operator("triangle", name)
+    def compute(input: Array, diagonal: int = 0) -> Expected:
+        inside = triangle(np.ones(input.shape[-2:], np.bool_), diagonal)
+        return _moved(np.where(inside, input, np.zeros((), input.dtype)))
 
 
-@call("triangle", "triu")
-def triu(input: Array, diagonal: int = 0) -> Expected:
-    return _moved(np.where(np.triu(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
+_enter_triangle("tril", np.tril)
+_enter_triangle("triu", np.triu)
 
 
 def _inside(index: Array, size: int) -> Array:
@@ -284,7 +237,7 @@ def _inside(index: Array, size: int) -> Array:
     return found
 
 
-@call("embedding", "embedding")
+@operator("embedding", "embedding")
 def embedding(
     input: Array,
     weight: Array,
@@ -294,7 +247,6 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Expected:
-    del padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
         raise CannotBindError("rows that are scaled")
     if input.dtype.kind in "iu":
@@ -302,7 +254,7 @@ def embedding(
     return _moved(input[_inside(weight, len(input))])  # ATen passes the table first
 
 
-@module("embedding", "EmbeddingLookup")
+@operator("embedding", modules="EmbeddingLookup")
 def module_embedding(input: Array, weight: Any = None, embedding_table: Any = None) -> Expected:
     table = weight if weight is not None else embedding_table
     if table is None:
@@ -310,7 +262,7 @@ def module_embedding(input: Array, weight: Any = None, embedding_table: Any = No
     return embedding(input, table)
 
 
-@graph("embedding", "Gather", "GatherV2", "EmbeddingLookup")
+@operator("embedding", graphs="Gather GatherV2 EmbeddingLookup")
 def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 0) -> Expected:
     if batch_dims:
         raise CannotBindError("batches of indices")
@@ -318,19 +270,18 @@ def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 
     return _moved(np.take(params, _inside(indices, params.shape[at]), axis=at))
 
 
-@call("gather", "gather")
+@operator("gather", "gather")
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Expected:
-    del sparse_grad
     inside = tuple(slice(None) if at == dim % input.ndim else slice(0, size) for at, size in enumerate(index.shape))
     return _tried(np.take_along_axis, input[inside], _inside(index, input.shape[dim]), dim)
 
 
-@call("gather", "index_select")
+@operator("gather", "index_select")
 def index_select(input: Array, dim: int, index: Array) -> Expected:
     return _moved(np.take(input, _inside(np.asarray(index), input.shape[dim]), axis=dim))
 
 
-@call("index", "index")
+@operator("index", "index")
 def index(input: Array, at: Any) -> Expected:
     places = at if isinstance(at, tuple) else (at,)
     if not all(each is None or isinstance(each, (int, slice, np.ndarray)) for each in places):
@@ -341,29 +292,19 @@ def index(input: Array, at: Any) -> Expected:
     return _tried(lambda: np.asarray(input[indices]))
 
 
-@call("gather", "select")
-def select(input: Array, dim: int, index: int) -> Expected:
-    return _tried(np.take, input, index, axis=dim)
+operator("gather", "select")(lambda input, dim, index: _tried(np.take, input, index, axis=dim))
 
 
-@call("index", "narrow")
-def narrow(input: Array, dim: int, start: int, length: int) -> Expected:
-    return _tried(np.take, input, range(start, start + length), axis=dim)
+operator("index", "narrow")(
+    lambda input, dim, start, length: _tried(np.take, input, range(start, start + length), axis=dim)
+)
 
 
-@call("fill", "zeros_like")
-@graph("fill", "ZerosLike")
-def zeros_like(input: Array, **_: Any) -> Expected:
-    return _moved(np.zeros(input.shape))
+operator("fill", "zeros_like", graphs="ZerosLike")(lambda input, **_: _moved(np.zeros(input.shape)))
+operator("fill", "ones_like", graphs="OnesLike")(lambda input, **_: _moved(np.ones(input.shape)))
 
 
-@call("fill", "ones_like")
-@graph("fill", "OnesLike")
-def ones_like(input: Array, **_: Any) -> Expected:
-    return _moved(np.ones(input.shape))
-
-
-@graph("one hot", "OneHot")
+@operator("one hot", graphs="OneHot")
 def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim: int = -1) -> Expected:
     count = int(np.asarray(depth))
     at = dim if dim >= 0 else indices.ndim
@@ -375,7 +316,7 @@ def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim
 # -- pooling -----------------------------------------------------------------------------------------------
 
 
-@graph("max pool", "MaxPool")
+@operator("max pool", graphs="MaxPool")
 def graph_max_pool(
     x: Array,
     *,
@@ -399,7 +340,7 @@ def pooled(x: Array, kernel: Any, steps: Any, around: Any) -> Expected:
     return Expected(windows.max(axis=(-2, -1)))
 
 
-@call("max pool", "max_pool2d", "max_pool2d_with_indices")
+@operator("max pool", "max_pool2d max_pool2d_with_indices")
 def max_pool2d(
     input: Array,
     kernel_size: Any,
@@ -408,11 +349,10 @@ def max_pool2d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Expected:
     if ceil_mode or per_dimension(dilation, 2) != (1, 1):
         raise CannotBindError("windows with holes, or that end outside")
     kernel = per_dimension(kernel_size, 2)
     steps = kernel if stride is None or stride == () else per_dimension(stride, 2)
     around = [(each, each) for each in per_dimension(padding, 2)]
-    found = pooled(wide(input), kernel, steps, around)
-    return (found, None) if return_indices else found
+    return pooled(wide(input), kernel, steps, around)

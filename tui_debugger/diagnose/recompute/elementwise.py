@@ -4,7 +4,7 @@
 exp, erf and tanh differently, and a small difference of large numbers is only as exact as these.
 """
 
-# ruff: noqa: A002 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.diagnose.recompute.judge import Expected, doubles, is_float, wide
-from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, operator
 
 Size = Callable[[Float64, Float64], Any]
 """The size of an element's terms, from its input and its output."""
@@ -109,11 +109,10 @@ def erf(x: Float64) -> Float64:
 
 def sigmoid_of(x: Float64) -> Float64:
     """1 / (1 + exp(-x)); the result is zero where exp overflows."""
-    with np.errstate(over="ignore"):
-        found: Float64 = np.negative(x)
-        np.exp(found, out=found)
-        found += 1
-        return np.reciprocal(found, out=found)
+    found: Float64 = np.negative(x)
+    np.exp(found, out=found)
+    found += 1
+    return np.reciprocal(found, out=found)
 
 
 def _approximated(_: Float64, y: Float64) -> Float64:
@@ -176,51 +175,25 @@ _UNARY: Final[dict[str, tuple[Callable[[Float64], Any], Size]]] = {
 }
 _INTEGERS_STAY: Final = frozenset({"neg", "abs", "relu", "square", "sign", "floor", "ceil", "round", "trunc", "relu6"})
 _MODULES: Final = {
-    "ReLU": "relu",
-    "ReLU6": "relu6",
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "SiLU": "silu",
-    "Mish": "mish",
-    "LogSigmoid": "logsigmoid",
+    "relu": "ReLU",
+    "relu6": "ReLU6",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "silu": "SiLU",
+    "mish": "Mish",
+    "logsigmoid": "LogSigmoid",
 }
 _NAMES: Final = {
-    "neg": ("neg", "negative"),
-    "abs": ("abs", "absolute"),
-    "silu": ("silu", "swish"),
-    "reciprocal": ("reciprocal", "inv"),
-    "atan": ("atan", "arctan"),
-    "asin": ("asin", "arcsin"),
-    "acos": ("acos", "arccos"),
-    "hardswish": ("hardswish", "hswish"),
-    "hardsigmoid": ("hardsigmoid", "hsigmoid"),
-    "logsigmoid": ("logsigmoid", "log_sigmoid"),
-}
-_GRAPH_NAMES: Final = {
-    "neg": ("Neg",),
-    "abs": ("Abs",),
-    "exp": ("Exp",),
-    "log": ("Log",),
-    "sqrt": ("Sqrt",),
-    "rsqrt": ("Rsqrt",),
-    "reciprocal": ("Reciprocal", "Inv"),
-    "square": ("Square",),
-    "sin": ("Sin",),
-    "cos": ("Cos",),
-    "tanh": ("Tanh",),
-    "erf": ("Erf",),
-    "sigmoid": ("Sigmoid",),
-    "relu": ("ReLU", "ReLUV2"),
-    "relu6": ("ReLU6",),
-    "silu": ("SiLU",),
-    "mish": ("Mish",),
-    "floor": ("Floor",),
-    "ceil": ("Ceil",),
-    "round": ("Round",),
-    "sign": ("Sign",),
-    "expm1": ("Expm1",),
-    "log1p": ("Log1p",),
-    "softsign": ("Softsign",),
+    "neg": "neg negative",
+    "abs": "abs absolute",
+    "silu": "silu swish",
+    "reciprocal": "reciprocal inv",
+    "atan": "atan arctan",
+    "asin": "asin arcsin",
+    "acos": "acos arccos",
+    "hardswish": "hardswish hswish",
+    "hardsigmoid": "hardsigmoid hsigmoid",
+    "logsigmoid": "logsigmoid log_sigmoid",
 }
 
 
@@ -246,16 +219,15 @@ def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> N
         return Expected(y, whole=whole)
 
     single = kind not in _CANCELLING
-    call(kind, *_NAMES.get(kind, (kind,)), split="elements", single=single)(compute)
-    graph(kind, *_GRAPH_NAMES.get(kind, ()), split="elements", single=single)(compute)
-    module(kind, *(name for name, of in _MODULES.items() if of == kind), split="elements", single=single)(compute)
+    names = _NAMES.get(kind, kind)
+    operator(kind, names, graphs=names, modules=_MODULES.get(kind, ""), split="elements", single=single)(compute)
 
 
 for _kind, (_function, _size) in _UNARY.items():
     _enter_unary(_kind, _function, _size)
 
 
-@call("gelu", "gelu", split="elements", single=True)
+@operator("gelu", "gelu", split="elements", single=True)
 def gelu(input: Array, approximate: str = "none") -> Expected:
     x = doubles(input)
     if approximate == "tanh":
@@ -284,25 +256,25 @@ def gelu(input: Array, approximate: str = "none") -> Expected:
     return Expected(y, loose=loose, whole=sized)
 
 
-@module("gelu", "GELU", split="elements", single=True)
+@operator("gelu", modules="GELU", split="elements", single=True)
 def module_gelu(input: Array, approximate: str = "") -> Any:
     """Gelu in the recorded form; in either form where none was recorded."""
     return gelu(input, approximate) if approximate else gelu_of_some_form(input)
 
 
-@graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
+@operator("gelu", graphs="GeLU Gelu FastGelu", split="elements", single=True)
 def gelu_of_some_form(input: Array) -> Alternatives:
     return Alternatives(gelu(input), gelu(input, "tanh"))
 
 
-@call("fast gelu", "fast_gelu", "npu_fast_gelu", "quick_gelu", split="elements")
+@operator("fast gelu", "fast_gelu npu_fast_gelu quick_gelu", split="elements")
 def fast_gelu(input: Array) -> Expected:
     x = doubles(input)
     y = x * sigmoid_of(1.702 * x)
     return Expected(y, np.abs(y) * (_APPROXIMATED + 1.702 * np.abs(x)))
 
 
-@call("softplus", split="elements")
+@operator("softplus", "softplus", split="elements")
 def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expected:
     """log(1 + exp(beta x)) / beta; x above the threshold; either one at the threshold."""
     x = doubles(input)
@@ -312,15 +284,14 @@ def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expect
     return Expected(y, np.abs(y) + 1 / abs(beta), either=np.where(near, np.where(large, smooth, x), y))
 
 
-@call("leaky relu", "leaky_relu", split="elements", single=True)
-@graph("leaky relu", "LeakyReLU", split="elements", single=True)
+@operator("leaky relu", "leaky_relu", graphs="LeakyReLU", split="elements", single=True)
 def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
     x = doubles(input)
     y = np.where(x > 0, x, negative_slope * x)
     return Expected(y, np.abs(y))
 
 
-@call("elu", split="elements")
+@operator("elu", "elu", split="elements")
 def elu(input: Array, alpha: float = 1.0, *, scale: float = 1.0, input_scale: float = 1.0) -> Expected:
     x = doubles(input)
     y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x * input_scale, 0)))
@@ -328,27 +299,22 @@ def elu(input: Array, alpha: float = 1.0, *, scale: float = 1.0, input_scale: fl
     return Expected(y, np.where(x > 0, np.abs(y) * (scale != 1), below))
 
 
-@call("selu", split="elements")
+@operator("selu", "selu", split="elements")
 def selu(input: Array) -> Expected:
-    alpha, scale = 1.6732632423543772, 1.0507009873554805
-    x = doubles(input)
-    y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-    return Expected(y, np.abs(y) + np.where(x > 0, 0, alpha * scale))
+    return elu(input, 1.6732632423543772, scale=1.0507009873554805)
 
 
-@call("celu", split="elements")
+@operator("celu", "celu", split="elements")
 def celu(input: Array, alpha: float = 1.0) -> Expected:
-    x = doubles(input)
-    y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
-    return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
+    return elu(input, alpha, input_scale=1 / alpha)
 
 
-@call("hardtanh", split="elements", single=True)
+@operator("hardtanh", "hardtanh", split="elements", single=True)
 def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Expected:
     return clamp(input, min_val, max_val)
 
 
-@call("clamp", "clamp", "clip", split="elements", single=True)
+@operator("clamp", "clamp clip", aten="ClampMin ClampMax", split="elements", single=True)
 def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
     x = wide(input)
     for bound in (min, max):
@@ -360,22 +326,20 @@ def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
     return Expected(x)
 
 
-@call("threshold", split="elements")
+@operator("threshold", "threshold", split="elements")
 def threshold(input: Array, threshold: float, value: float) -> Expected:
     x = doubles(input)
     return Expected(np.where((x > threshold) | np.isnan(x), x, value))
 
 
-@call("shrink", "softshrink", split="elements")
+@operator("shrink", "softshrink", split="elements")
 def softshrink(input: Array, lambd: float = 0.5) -> Expected:
     x = doubles(input)
     y = np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, x * 0))
     return Expected(y, np.where(y == 0, 0.0, abs(lambd)))
 
 
-@module("softsign", "Softsign", split="elements")
-@call("softsign", "softsign", split="elements")
-@graph("softsign", "Softsign", split="elements")
+@operator("softsign", "softsign", graphs="Softsign", modules="Softsign", split="elements")
 def softsign(input: Array) -> Expected:
     """``x / (1 + |x|)``, rounded twice."""
     x = doubles(input)
@@ -383,7 +347,7 @@ def softsign(input: Array) -> Expected:
     return Expected(y, narrow=np.nan_to_num(np.abs(y)))
 
 
-@call("tanh shrink", "tanhshrink", split="elements")
+@operator("tanh shrink", "tanhshrink", split="elements")
 def tanhshrink(input: Array) -> Expected:
     """``x - tanh(x)``, rounded twice."""
     x = doubles(input)
@@ -391,7 +355,7 @@ def tanhshrink(input: Array) -> Expected:
     return Expected(x - np.tanh(x), _APPROXIMATED * near, narrow=near)
 
 
-@call("prelu", "prelu")
+@operator("prelu", "prelu")
 def prelu(input: Array, weight: Array) -> Expected:
     x, slope = doubles(input), doubles(weight)
     if slope.size > 1:
@@ -399,7 +363,7 @@ def prelu(input: Array, weight: Array) -> Expected:
     return Expected(np.where(x > 0, x, slope * x))
 
 
-@call("glu", "glu")
+@operator("glu", "glu")
 def glu(input: Array, dim: int = -1) -> Expected:
     first, second = np.split(doubles(input), 2, axis=dim)
     share = sigmoid_of(second)
@@ -407,7 +371,7 @@ def glu(input: Array, dim: int = -1) -> Expected:
     return Expected(y, np.abs(y) * (_APPROXIMATED + np.abs(second) * (1 - share)))
 
 
-@call("swiglu", "npu_swiglu", "swiglu")
+@operator("swiglu", "npu_swiglu swiglu")
 def swiglu(input: Array, dim: int = -1) -> Expected:
     first, second = np.split(doubles(input), 2, axis=dim)
     y = first * sigmoid_of(first) * second
@@ -466,7 +430,7 @@ def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
     return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
 
 
-@call("add", "add", split="elements", single=True)
+@operator("add", "add", split="elements", single=True)
 def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     one, two, whole = _pair(input, other)
     if one.dtype == np.int64 and np.asarray(input).dtype == np.bool_ and np.asarray(other).dtype == np.bool_:
@@ -485,18 +449,17 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     return Expected(y, whole=complete)
 
 
-@call("sub", "sub", "subtract", split="elements", single=True)
+@operator("sub", "sub subtract", split="elements", single=True)
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     return add(input, other, alpha=-alpha)
 
 
-@call("sub", "rsub", split="elements", single=True)
+@operator("sub", "rsub", split="elements", single=True)
 def rsub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     return add(other, input, alpha=-alpha)
 
 
-@call("mul", "mul", "multiply", split="elements", single=True)
-@graph("mul", "Mul", split="elements", single=True)
+@operator("mul", "mul multiply", graphs="Mul", split="elements", single=True)
 def mul(input: Any, other: Any) -> Expected:
     one, two, whole = _pair(input, other)
     y = one * two
@@ -505,7 +468,7 @@ def mul(input: Any, other: Any) -> Expected:
     return Expected(y, whole=lambda: Expected(y, narrow=_rounded_scalar(y, input, other)))
 
 
-@call("div", "div", split="elements", single=True)
+@operator("div", "div", split="elements", single=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected:
     if rounding_mode is not None:
         raise CannotBindError("division that rounds")
@@ -514,12 +477,12 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected
     return Expected(y, whole=lambda: Expected(y, narrow=_rounded_scalar(y, input, other)))
 
 
-@call("div", "rdiv", split="elements", single=True)
+@operator("div", "rdiv", split="elements", single=True)
 def rdiv(input: Any, other: Any) -> Expected:
     return div(other, input)
 
 
-@graph("div", "Div", "RealDiv", split="elements", single=True)
+@operator("div", graphs="Div RealDiv", split="elements", single=True)
 def graph_div(x: Any, y: Any) -> Expected:
     """Refuses integers, whose rounding differs between kernels."""
     if np.asarray(x).dtype.kind in "iub" and np.asarray(y).dtype.kind in "iub":
@@ -527,15 +490,10 @@ def graph_div(x: Any, y: Any) -> Expected:
     return div(x, y)
 
 
-@graph("add", "Add", "TensorAdd", split="elements", single=True)
-def graph_add(x: Any, y: Any) -> Expected:
-    """``x + y``; y takes the shape of x where the compiler removed a reshape."""
-    return add(*_reshaped(x, y))
+operator("add", graphs="Add TensorAdd", split="elements", single=True)(lambda x, y: add(*_reshaped(x, y)))
 
 
-@graph("sub", "Sub", split="elements", single=True)
-def graph_sub(x: Any, y: Any) -> Expected:
-    return sub(*_reshaped(x, y))
+operator("sub", graphs="Sub", split="elements", single=True)(lambda x, y: sub(*_reshaped(x, y)))
 
 
 def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
@@ -549,7 +507,7 @@ def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-@graph("add", "AddN")
+@operator("add", graphs="AddN")
 def graph_add_n(*inputs: Array) -> Expected:
     arrays = [wide(each) for each in inputs]
     value = np.sum(arrays, axis=0)
@@ -558,7 +516,7 @@ def graph_add_n(*inputs: Array) -> Expected:
     return Expected(value, np.sqrt(np.sum([each * each for each in arrays], axis=0)), len(arrays))
 
 
-@graph("bias add", "BiasAdd")
+@operator("bias add", graphs="BiasAdd")
 def graph_bias_add(x: Array, bias: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Expected:
     shape = np.ones(x.ndim, int)
     shape[-1 if "NHWC" in {data_format, format} or x.ndim == 2 else 1] = bias.size
@@ -568,8 +526,7 @@ def graph_bias_add(x: Array, bias: Array, *_: Any, data_format: str = "NCHW", fo
         raise CannotBindError(f"shapes {x.shape} and {bias.shape} do not fit") from error
 
 
-@call("pow", "pow", split="elements")
-@graph("pow", "Pow", split="elements")
+@operator("pow", "pow", graphs="Pow", split="elements")
 def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
     raised = exponent if exponent is not None else other
     one, two, whole = _pair(input, raised)
@@ -585,48 +542,28 @@ def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
     return Expected(y, size * (moved + _APPROXIMATED), narrow=rounded)
 
 
-@call("pow", "rpow", split="elements")
-def rpow(input: Any, other: Any) -> Expected:
-    return power(other, input)
+operator("pow", "rpow", split="elements")(lambda input, other: power(other, input))
 
 
-@call("maximum", "maximum", split="elements", single=True)
-def maximum(input: Any, other: Any) -> Expected:
-    one, two, whole = _pair(input, other)
-    return Expected(np.maximum(one, two), exact=whole)
+def _enter_extreme(kind: str, function: Callable[[Any, Any], Any], of_numbers: Callable[[Any, Any], Any]) -> None:
+    @operator(kind, kind, split="elements", single=True)
+    def extreme(input: Any, other: Any) -> Expected:
+        one, two, whole = _pair(input, other)
+        return Expected(function(one, two), exact=whole)
+
+    @operator(kind, graphs=kind, split="elements")
+    def in_graph(x: Any, y: Any) -> Expected:
+        """Kernels differ in whether they propagate NaN."""
+        found = extreme(x, y)
+        return found if found.exact else Expected(found.value, either=of_numbers(doubles(x), doubles(y)))
 
 
-@call("minimum", "minimum", split="elements", single=True)
-def minimum(input: Any, other: Any) -> Expected:
-    one, two, whole = _pair(input, other)
-    return Expected(np.minimum(one, two), exact=whole)
+_enter_extreme("maximum", np.maximum, np.fmax)
+_enter_extreme("minimum", np.minimum, np.fmin)
 
 
-@graph("maximum", "Maximum", split="elements")
-def graph_maximum(x: Any, y: Any) -> Expected:
-    """Kernels differ in whether they propagate NaN."""
-    found = maximum(x, y)
-    return found if found.exact else Expected(found.value, either=np.fmax(doubles(x), doubles(y)))
-
-
-@graph("minimum", "Minimum", split="elements")
-def graph_minimum(x: Any, y: Any) -> Expected:
-    """Kernels differ in whether they propagate NaN."""
-    found = minimum(x, y)
-    return found if found.exact else Expected(found.value, either=np.fmin(doubles(x), doubles(y)))
-
-
-_COMPARED: Final[dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]]] = {
-    "equal": (np.equal, ("eq",)),
-    "not equal": (np.not_equal, ("ne",)),
-    "less": (np.less, ("lt",)),
-    "less equal": (np.less_equal, ("le",)),
-    "greater": (np.greater, ("gt",)),
-    "greater equal": (np.greater_equal, ("ge",)),
-}
-
-
-def _enter_comparison(kind: str, function: Callable[[Any, Any], Any], *names: str) -> None:
+def _enter_comparison(graphs: str, name: str, function: Callable[[Any, Any], Any]) -> None:
+    @operator("comparison", f"{name} __{name}__", graphs=graphs, split="elements")
     def compare(input: Any, other: Any) -> Expected:
         one, two = np.asarray(input), np.asarray(other)
         # A Python number is compared in the type of the tensor.
@@ -635,35 +572,25 @@ def _enter_comparison(kind: str, function: Callable[[Any, Any], Any], *names: st
         left, right, _ = _pair(one, two)
         return Expected(np.asarray(function(left, right)), exact=True)
 
-    called = [*names, *(f"__{name}__" for name in names)]
-    call("comparison", *called, split="elements")(compare)
-    graph("comparison", kind.title().replace(" ", ""), split="elements")(compare)
+
+_enter_comparison("Equal", "eq", np.equal)
+_enter_comparison("NotEqual", "ne", np.not_equal)
+_enter_comparison("Less", "lt", np.less)
+_enter_comparison("LessEqual", "le", np.less_equal)
+_enter_comparison("Greater", "gt", np.greater)
+_enter_comparison("GreaterEqual", "ge", np.greater_equal)
 
 
-for _comparison, (_function_of_two, _names) in _COMPARED.items():
-    _enter_comparison(_comparison, _function_of_two, *_names)
+operator("logic", "__invert__ bitwise_not", split="elements")(lambda input: Expected(~input, exact=True))
 
 
-@call("logic", "__invert__", "bitwise_not", split="elements")
-def bitwise_not(input: Array) -> Expected:
-    """Not, for truth values and for every bit."""
-    return Expected(~input, exact=True)
+operator("logic", "logical_not", split="elements")(lambda input: Expected(input == 0, exact=True))
 
 
-@call("logic", "logical_not", split="elements")
-def logical_not(input: Array) -> Expected:
-    """True where an element is zero."""
-    return Expected(input == 0, exact=True)
+operator("logic", "isnan", split="elements")(lambda input: Expected(np.isnan(doubles(input)), exact=True))
 
 
-@call("logic", "isnan", split="elements")
-def isnan(input: Array) -> Expected:
-    return Expected(np.isnan(doubles(input)), exact=True)
-
-
-@call("logic", "isfinite", split="elements")
-def isfinite(input: Array) -> Expected:
-    return Expected(np.isfinite(doubles(input)), exact=True)
+operator("logic", "isfinite", split="elements")(lambda input: Expected(np.isfinite(doubles(input)), exact=True))
 
 
 # -- choices -----------------------------------------------------------------------------------------------
@@ -673,7 +600,7 @@ def _mask(array: Any) -> Mask:
     return np.asarray(array).astype(np.bool_, copy=False)
 
 
-@call("where", "where", split="elements", single=True)
+@operator("where", "where", graphs="Select", split="elements", single=True)
 def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
     if input is None or other is None:
         raise CannotBindError("places, not values")
@@ -683,12 +610,7 @@ def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
     return Expected(np.where(_mask(condition), one, two), exact=whole)
 
 
-@graph("where", "Select", split="elements", single=True)
-def graph_select(condition: Array, x: Any, y: Any) -> Expected:
-    return where(condition, x, y)
-
-
-@graph("gradient of maximum", "MaximumGrad")
+@operator("gradient of maximum", graphs="MaximumGrad")
 def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
     one, other, came = np.broadcast_arrays(doubles(x1), doubles(x2), doubles(grads))
     first = one >= other
@@ -697,13 +619,13 @@ def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
     return Expected(np.where(first, came, 0.0)), Expected(np.where(first, 0.0, came))
 
 
-@graph("gradient of sqrt", "SqrtGrad", split="elements")
+@operator("gradient of sqrt", graphs="SqrtGrad", split="elements")
 def graph_sqrt_grad(y: Array, dy: Array) -> Expected:
     value = doubles(dy) / (2 * doubles(y))
     return Expected(value, np.where(np.isfinite(value), np.abs(value), 0.0))
 
 
-@call("masked fill", "masked_fill", "masked_fill_", split="elements", single=True)
+@operator("masked fill", "masked_fill masked_fill_", split="elements", single=True)
 def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
     x = wide(input) if np.shape(mask) == np.shape(input) else np.array(np.broadcast_arrays(wide(input), mask)[0])
     x = x.copy() if x.dtype == np.bool_ else x
@@ -711,48 +633,48 @@ def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
     return Expected(x, exact=x.dtype.kind != "f")
 
 
-@call("addcmul", "addcmul", split="elements")
+@operator("addcmul", "addcmul", split="elements")
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
     one, added = doubles(input), value * doubles(tensor1) * doubles(tensor2)
     return Expected(one + added, np.abs(added))
 
 
-@call("addcdiv", "addcdiv", split="elements")
+@operator("addcdiv", "addcdiv", split="elements")
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
     one, added = doubles(input), value * doubles(tensor1) / doubles(tensor2)
     return Expected(one + added, 2 * np.abs(added))
 
 
-@call("lerp", "lerp")
+@operator("lerp", "lerp")
 def lerp(input: Array, end: Array, weight: Any) -> Expected:
     one, other, share = doubles(input), doubles(end), doubles(weight)
     return Expected(one + share * (other - one), np.abs(share) * (np.abs(other) + np.abs(one)) + np.abs(one))
 
 
-@call("dropout", "dropout", "alpha_dropout_", split="elements", single=True)
+@operator("dropout", "dropout alpha_dropout_", aten="NativeDropout", split="elements", single=True)
 def dropout(input: Array, p: float = 0.5, training: bool = True) -> Expected:
     """Each element is zero or x / (1 - p), at random."""
     x = doubles(input)
-    if not training or p == 0:
+    if (not training and training is not None) or p == 0:
         return Expected(x)
     kept = x / (1 - p) if p < 1 else x * 0
     return Expected(kept, or_zero=True, whole=lambda: Expected(kept, np.abs(kept), either=np.zeros_like(kept)))
 
 
-@graph("relu", "ReLU", "ReLUV2", split="elements")
+@operator("relu", graphs="ReLU ReLUV2", split="elements")
 def graph_relu(x: Array) -> Expected:
     """max(x, 0); kernels for CPU also turn NaN into zero."""
     values = doubles(x)
     return Expected(np.maximum(values, 0), either=np.fmax(values, 0))
 
 
-@graph("relu6", "ReLU6", split="elements")
+@operator("relu6", graphs="ReLU6", split="elements")
 def graph_relu6(x: Array) -> Expected:
     values = doubles(x)
     return Expected(np.clip(values, 0, 6), either=np.fmin(np.fmax(values, 0), 6))
 
 
-@graph("log", "Log", split="elements")
+@operator("log", graphs="Log", split="elements")
 def graph_log(x: Array) -> Expected:
     """log(x); MindSpore 2.0's kernel for CPU is off by 1.4e-6 where the result is zero, and turns NaN into a number."""
     values = doubles(x)
@@ -760,7 +682,7 @@ def graph_log(x: Array) -> Expected:
     return Expected(y, np.where(np.isfinite(y), 16 * (1 + np.abs(y)), 0.0), ignored=np.isnan(values))
 
 
-@graph("gradient of relu", "ReluGrad", split="elements", single=True)
+@operator("gradient of relu", graphs="ReluGrad", split="elements", single=True)
 def graph_relu_grad(dy: Array, y: Array) -> Expected:
     came, out = doubles(dy), doubles(y)
     if came.shape != out.shape and came.size == out.size:

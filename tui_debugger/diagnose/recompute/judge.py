@@ -28,7 +28,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.arrays import Array, Float64, Mask, Shape
 from tui_debugger.diagnose.recompute.table import COMPLEX, CannotBindError
 from tui_debugger.stats.dtypes import UNITS
 
@@ -106,6 +106,16 @@ class Expected:
         with np.errstate(all="ignore"):
             return self if self.whole is None else self.whole().complete()
 
+    def reshaped(self, shape: Shape) -> Expected:
+        whole = self.complete()
+        value = np.asarray(whole.value)
+
+        def shaped(part: Any) -> Any:
+            return np.broadcast_to(part, value.shape).reshape(shape) if np.ndim(part) else part
+
+        parts = {name: shaped(getattr(whole, name)) for name in ("size", "narrow", "partial", "either", "ignored")}
+        return replace(whole, value=value.reshape(shape), **parts)
+
     def as_pairs(self) -> Expected:
         """Returns the same with real and imaginary parts of complex numbers along one more dimension, the last one."""
         whole = self.complete()
@@ -141,7 +151,7 @@ class OutputCheck:
 
     slot: int
     r: float
-    worst: tuple[int, ...]
+    worst: Shape
     element_r: float
     expected: float
     found: float
@@ -193,7 +203,7 @@ class OutputJudge:
     """Judges an output of ``shape`` part by part; ``widest`` is the unit of rounding of the most exact input."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    shape: Shape
     widest: float = math.inf
     _error: float = 0.0
     _value: float = 0.0

@@ -7,16 +7,16 @@ does all the work where there is no kernel. Both explain the same differences by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, ONE_STEP, SURE, smallest, unit_of
-from tui_debugger.diagnose.recompute.table import Operator
+from tui_debugger.diagnose.recompute.table import BoundCall
 from tui_debugger.stats.kernel import available, expected, kind_of, native, probes
 from tui_debugger.stats.kernel.expected import ByRow, Elementwise, ErrorLimits, KernelOperand, OperatorCall, ScaledTerms
 from tui_debugger.stats.kernel.probes import PROBES
@@ -53,17 +53,15 @@ class KernelCheck:
         return KernelResult(known and found.state > 0, (error, value, size, tiny, pair))
 
 
-def kernel_checks_of(
-    operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array
-) -> Sequence[KernelCheck | AttentionCheck]:
+def kernel_checks_of(call: BoundCall, out: Array) -> KernelChecks:
     """Returns the kernel's checks of an output, one for each form that may be meant; none where it cannot check."""
     unit = unit_of(out.dtype)
-    describe = DESCRIBED.get(operator.kind)
-    if describe is None or not args or unit is None or out.dtype.itemsize > 4 or not out.size or not available():
+    describe = DESCRIBED.get(call.operator.kind)
+    if describe is None or not call.args or unit is None or out.dtype.itemsize > 4 or not out.size or not available():
         return ()
     if not _is_plain(out):
         return ()
-    return describe(_RecordedCall(operator, args, named, out, unit))
+    return describe(_RecordedCall(call, out, unit))
 
 
 def _is_plain(array: Array) -> bool:
@@ -71,10 +69,9 @@ def _is_plain(array: Array) -> bool:
 
 
 class _RecordedCall:
-    def __init__(
-        self, operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array, unit: float
-    ) -> None:
-        self.operator, self.args, self.named, self.out, self.unit = operator, args, named, out, unit
+    def __init__(self, call: BoundCall, out: Array, unit: float) -> None:
+        self.operator, self.args, self.named = call
+        self.out, self.unit = out, unit
 
     def argument(self, at: int, name: str, default: Any = None) -> Any:
         return self.args[at] if len(self.args) > at else self.named.get(name, default)
@@ -106,7 +103,7 @@ class _RecordedCall:
         values: Sequence[Any],
         limits: ErrorLimits | None = None,
         bounds: tuple[float, float] = (0.0, 0.0),
-    ) -> tuple[KernelCheck, ...]:
+    ) -> KernelChecks:
         operands = [self.operand(each) for each in values]
         found = [each for each in operands if each is not None]
         if len(found) < len(operands) or not any(isinstance(each, np.ndarray) for each in values):
@@ -120,13 +117,13 @@ Described = Callable[[_RecordedCall], KernelChecks]
 
 
 def _unary(operator: Elementwise) -> Described:
-    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> KernelChecks:
         return given.elementwise(operator, given.args[:1]) if np.shape(given.args[0]) == given.out.shape else ()
 
     return describe
 
 
-def _cast(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _cast(given: _RecordedCall) -> KernelChecks:
     if np.shape(given.args[0]) != given.out.shape:
         return ()
     one_step = given.limits()._replace(value=min(_LIMIT, ONE_STEP) * given.unit - expected.ERROR)
@@ -134,7 +131,7 @@ def _cast(given: _RecordedCall) -> tuple[KernelCheck, ...]:
 
 
 def _binary(operator: Elementwise) -> Described:
-    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> KernelChecks:
         if len(given.args) != 2 or given.named:
             return ()
         turned = given.operator.function.__name__ == "rdiv"
@@ -143,7 +140,7 @@ def _binary(operator: Elementwise) -> Described:
     return describe
 
 
-def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
+def _sum_of_two(given: _RecordedCall, sign: int = 1) -> KernelChecks:
     if len(given.args) != 2 or set(given.named) - {"alpha"}:
         return ()
     sign *= given.named.get("alpha", 1) if given.named.get("alpha", 1) in {1, -1} else 0
@@ -158,10 +155,6 @@ def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
 
 
-def _difference_of_two(given: _RecordedCall) -> tuple[KernelCheck, ...]:
-    return _sum_of_two(given, -1)
-
-
 def _gelu(given: _RecordedCall) -> KernelChecks:
     if given.operator.function.__name__ != "gelu":  # the form was not recorded
         return (*_unary(Elementwise.GELU)(given), *_unary(Elementwise.GELU_TANH)(given))
@@ -170,7 +163,7 @@ def _gelu(given: _RecordedCall) -> KernelChecks:
     return _unary(operators[form])(given) if form in operators else ()
 
 
-def _clamp(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _clamp(given: _RecordedCall) -> KernelChecks:
     cut = given.operator.kind == "hardtanh"
     low = given.argument(1, "min_val" if cut else "min", -1.0 if cut else None)
     high = given.argument(2, "max_val" if cut else "max", 1.0 if cut else None)
@@ -180,14 +173,14 @@ def _clamp(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.CLAMP, given.args[:1], None, (float(low), float(high)))
 
 
-def _leaky_relu(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _leaky_relu(given: _RecordedCall) -> KernelChecks:
     slope = given.argument(1, "negative_slope", 0.01)
     if not isinstance(slope, (int, float)):
         return ()
     return given.elementwise(Elementwise.LEAKY_RELU, given.args[:1], None, (float(slope), 0.0))
 
 
-def _dropout(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _dropout(given: _RecordedCall) -> KernelChecks:
     chance, training = given.argument(1, "p", 0.5), given.argument(2, "training", True)
     if not isinstance(chance, (int, float)) or not 0 <= chance < 1:
         return ()
@@ -196,7 +189,7 @@ def _dropout(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.DROPOUT, given.args[:1], None, (1.0 - chance, 0.0))
 
 
-def _where(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _where(given: _RecordedCall) -> KernelChecks:
     if len(given.args) != 3:
         return ()
     condition, one, other = given.args
@@ -205,11 +198,11 @@ def _where(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     return _chosen(given, condition, one, other)
 
 
-def _masked_fill(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _masked_fill(given: _RecordedCall) -> KernelChecks:
     return _chosen(given, given.args[1], given.args[2], given.args[0]) if len(given.args) == 3 else ()
 
 
-def _chosen(given: _RecordedCall, condition: Any, one: Any, other: Any) -> tuple[KernelCheck, ...]:
+def _chosen(given: _RecordedCall, condition: Any, one: Any, other: Any) -> KernelChecks:
     if getattr(condition, "dtype", None) != np.bool_:
         return ()
     return given.elementwise(Elementwise.WHERE, (one, other, condition))
@@ -234,7 +227,7 @@ def _axes(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def _softmax(operator: ByRow) -> Described:
-    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> KernelChecks:
         values = given.args[0]
         axes = _axes(given.argument(1, "dim"), np.ndim(values))
         found = _along(given, axes) if axes is not None and len(axes) == 1 else None
@@ -256,7 +249,7 @@ def _rows(
     return KernelCheck(call, given.unit, found[1] if operator < ByRow.SUM else 1)
 
 
-def _layer_norm(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _layer_norm(given: _RecordedCall) -> KernelChecks:
     name = given.operator.function.__name__
     if name == "layer_norm":
         shape, factors = given.argument(1, "normalized_shape"), _scale_and_shift(given, 2)
@@ -274,7 +267,7 @@ def _scale_and_shift(given: _RecordedCall, at: int) -> tuple[Any, Any]:
     return given.argument(at, "weight"), given.argument(at + 1, "bias")
 
 
-def _rms_norm(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+def _rms_norm(given: _RecordedCall) -> KernelChecks:
     if given.operator.function.__name__ != "rms_norm":
         return ()
     shape, scale = given.argument(1, "normalized_shape"), given.argument(2, "weight")
@@ -283,7 +276,7 @@ def _rms_norm(given: _RecordedCall) -> tuple[KernelCheck, ...]:
 
 def _normalised(
     given: _RecordedCall, operator: ByRow, shape: Any, scale_and_shift: tuple[Any, Any], epsilons: Sequence[Any]
-) -> tuple[KernelCheck, ...]:
+) -> KernelChecks:
     values = given.args[0]
     shape = (shape,) if isinstance(shape, int) else shape
     if not isinstance(shape, tuple) or not shape or np.shape(values)[-len(shape) :] != shape:
@@ -305,7 +298,7 @@ VARIANCE_SHARE: Final = 16
 
 
 def _reduced(operator: ByRow) -> Described:
-    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> KernelChecks:
         values, dim = given.args[0], given.argument(1, "dim")
         every = dim is None or np.size(dim) == 0
         axes = tuple(range(np.ndim(values))) if every else _axes(dim, np.ndim(values))
@@ -441,26 +434,29 @@ def _attention(given: _RecordedCall) -> tuple[AttentionCheck, ...]:
         return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).check(given.unit),)
 
 
+_UNARY: Final = {
+    "neg": Elementwise.NEGATIVE,
+    "abs": Elementwise.MAGNITUDE,
+    "relu": Elementwise.RELU,
+    "exp": Elementwise.EXP,
+    "tanh": Elementwise.TANH,
+    "sigmoid": Elementwise.SIGMOID,
+    "silu": Elementwise.SILU,
+    "sqrt": Elementwise.SQRT,
+    "rsqrt": Elementwise.RSQRT,
+    "reciprocal": Elementwise.RECIPROCAL,
+    "square": Elementwise.SQUARE,
+}
 DESCRIBED: Final[dict[str, Described]] = {
+    **{kind: _unary(each) for kind, each in _UNARY.items()},
     "cast": _cast,
-    "neg": _unary(Elementwise.NEGATIVE),
-    "abs": _unary(Elementwise.MAGNITUDE),
-    "relu": _unary(Elementwise.RELU),
-    "exp": _unary(Elementwise.EXP),
-    "tanh": _unary(Elementwise.TANH),
-    "sigmoid": _unary(Elementwise.SIGMOID),
-    "silu": _unary(Elementwise.SILU),
-    "sqrt": _unary(Elementwise.SQRT),
-    "rsqrt": _unary(Elementwise.RSQRT),
-    "reciprocal": _unary(Elementwise.RECIPROCAL),
-    "square": _unary(Elementwise.SQUARE),
     "gelu": _gelu,
     "clamp": _clamp,
     "hardtanh": _clamp,
     "leaky relu": _leaky_relu,
     "dropout": _dropout,
     "add": _sum_of_two,
-    "sub": _difference_of_two,
+    "sub": partial(_sum_of_two, sign=-1),
     "mul": _binary(Elementwise.MULTIPLY),
     "div": _binary(Elementwise.DIVIDE),
     "maximum": _binary(Elementwise.LARGER),

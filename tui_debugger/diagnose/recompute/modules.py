@@ -14,73 +14,25 @@ from tui_debugger.diagnose.recompute import data_movement, elementwise, reductio
 from tui_debugger.diagnose.recompute.convolutions import conv
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
 from tui_debugger.diagnose.recompute.judge import Expected, doubles
-from tui_debugger.diagnose.recompute.table import CannotBindError, module
+from tui_debugger.diagnose.recompute.table import CannotBindError, operator
+
+operator("dropout", modules="Dropout", recorded=("p", "training"), split="elements", single=True)(elementwise.dropout)
+operator("leaky relu", modules="LeakyReLU", recorded=("negative_slope",), split="elements")(elementwise.leaky_relu)
+operator("elu", modules="ELU", recorded=("alpha",), split="elements")(elementwise.elu)
+operator("softplus", modules="Softplus", recorded=("beta", "threshold"), split="elements")(elementwise.softplus)
+operator("hardtanh", modules="Hardtanh", recorded=("min_val", "max_val"), split="elements")(elementwise.hardtanh)
+operator("reshape", modules="Flatten", recorded=("start_dim", "end_dim"))(data_movement.flatten)
+operator("max pool", modules="MaxPool2d", recorded=("kernel_size", "stride", "padding", "dilation", "ceil_mode"))(
+    data_movement.max_pool2d
+)
+operator("embedding", modules="Embedding", recorded=("weight",))(data_movement.embedding)
 
 
-def _known(**settings: Any) -> None:
-    """Raises CannotBindError where an attribute was not recorded."""
-    for name, value in settings.items():
-        if value is None:
-            raise CannotBindError(f"its {name} was not recorded")
-
-
-@module("dropout", "Dropout", split="elements", single=True)
-def dropout(input: Array, p: Any = None, training: Any = None) -> Expected:
-    _known(p=p, training=training)
-    return elementwise.dropout(input, p, training)
-
-
-@module("log softmax", "LogSoftmax")
-def log_softmax(input: Array, dim: Any = None) -> Expected:
-    _known(dim=dim)
-    return reductions.log_softmax(input, dim)
-
-
-@module("leaky relu", "LeakyReLU", split="elements")
-def leaky_relu(input: Array, negative_slope: Any = None) -> Expected:
-    _known(negative_slope=negative_slope)
-    return elementwise.leaky_relu(input, negative_slope)
-
-
-@module("elu", "ELU", split="elements")
-def elu(input: Array, alpha: Any = None) -> Expected:
-    _known(alpha=alpha)
-    return elementwise.elu(input, alpha)
-
-
-@module("softplus", "Softplus", split="elements")
-def softplus(input: Array, beta: Any = None, threshold: Any = None) -> Expected:
-    _known(beta=beta, threshold=threshold)
-    return elementwise.softplus(input, beta, threshold)
-
-
-@module("hardtanh", "Hardtanh", split="elements")
-def hardtanh(input: Array, min_val: Any = None, max_val: Any = None) -> Expected:
-    _known(min_val=min_val, max_val=max_val)
-    return elementwise.hardtanh(input, min_val, max_val)
-
-
-@module("reshape", "Flatten")
-def flatten(input: Array, start_dim: Any = None, end_dim: Any = None) -> Expected:
-    _known(start_dim=start_dim, end_dim=end_dim)
-    return data_movement.flatten(input, start_dim, end_dim)
-
-
-@module("max pool", "MaxPool2d")
-def max_pool(
-    input: Array,
-    kernel_size: Any = None,
-    stride: Any = None,
-    padding: Any = None,
-    dilation: Any = None,
-    ceil_mode: Any = None,
-    return_indices: Any = None,
-) -> Any:
-    _known(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
-    return data_movement.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, bool(return_indices))
-
-
-@module("conv", "Conv1d", "Conv2d", "Conv3d")
+@operator(
+    "conv",
+    modules="Conv1d Conv2d Conv3d",
+    recorded=("weight", "stride", "padding", "dilation", "groups", "padding_mode"),
+)
 def convolution(
     input: Array,
     weight: Any = None,
@@ -91,24 +43,16 @@ def convolution(
     groups: Any = None,
     padding_mode: Any = None,
 ) -> Any:
-    _known(weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups, padding_mode=padding_mode)
     if padding_mode != "zeros":
         raise CannotBindError("padded with something else than zeros")
     return conv(input, weight, bias, stride, padding, dilation, groups)
 
 
-@module("batch norm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
+@operator("batch norm", modules="BatchNorm1d BatchNorm2d BatchNorm3d", recorded=("eps", "training"))
 def batch_norm(input: Array, weight: Any = None, bias: Any = None, eps: Any = None, training: Any = None) -> Expected:
-    _known(eps=eps, training=training)
     if not training:
         raise CannotBindError("with running means")
     return reductions.batch_norm(input, None, None, weight, bias, True, 0.1, eps)
-
-
-@module("embedding", "Embedding")
-def embedding(input: Array, weight: Any = None, max_norm: Any = None) -> Expected:
-    _known(weight=weight)
-    return data_movement.embedding(input, weight, max_norm=max_norm)
 
 
 _FASTEST = 4.0
@@ -117,35 +61,22 @@ _Sized = tuple[Float64, Float64]
 """Numbers, and how far rounding may have moved each, in units of rounding."""
 
 
-@module("lstm", "LSTM")
+@operator("lstm", modules="LSTM", recorded=("num_layers", "batch_first", "dropout", "bidirectional"))
 def lstm(
     input: Array,
-    weight_ih_l0: Any = None,
-    weight_hh_l0: Any = None,
-    bias_ih_l0: Any = None,
-    bias_hh_l0: Any = None,
-    weight_ih_l0_reverse: Any = None,
-    weight_hh_l0_reverse: Any = None,
-    bias_ih_l0_reverse: Any = None,
-    bias_hh_l0_reverse: Any = None,
-    weight_ih_l1: Any = None,
-    weight_hh_l1: Any = None,
-    bias_ih_l1: Any = None,
-    bias_hh_l1: Any = None,
-    weight_ih_l1_reverse: Any = None,
-    weight_hh_l1_reverse: Any = None,
-    bias_ih_l1_reverse: Any = None,
-    bias_hh_l1_reverse: Any = None,
+    *,
     num_layers: Any = None,
     batch_first: Any = None,
     dropout: Any = None,
     bidirectional: Any = None,
     proj_size: Any = None,
     training: Any = None,
+    **weights: Any,
 ) -> Any:
     """The outputs of all steps, and the last hidden and cell states; assumes an initial state of zeros."""
-    weights = {key: each for key, each in locals().items() if key.startswith(("weight_", "bias_"))}
-    _known(num_layers=num_layers, batch_first=batch_first, dropout=dropout, bidirectional=bidirectional)
+    for name in weights:
+        if not name.startswith(("weight_", "bias_")):
+            raise CannotBindError(f"argument not known: {name}")
     if proj_size or (num_layers > 1 and dropout and training) or input.ndim != 3 or input.dtype.itemsize < 4:
         raise CannotBindError("with dropout between its layers, projections, no batch, or of 16 bits")
     values = doubles(input)
@@ -163,9 +94,12 @@ def lstm(
 
 def _ran(data: _Sized, weights: Mapping[str, Any], end: str) -> tuple[_Sized, _Sized, _Sized]:
     """Returns the outputs of one direction of a layer at each step, and its last hidden and cell state."""
-    _known(**{f"weight_{kind}_{end}": weights.get(f"weight_{kind}_{end}") for kind in ("ih", "hh")})
-    into, around = (doubles(weights[f"weight_{kind}_{end}"]).T for kind in ("ih", "hh"))
-    given = [weights[f"bias_{kind}_{end}"] for kind in ("ih", "hh")]
+    names = [f"weight_{kind}_{end}" for kind in ("ih", "hh")]
+    for name in names:
+        if weights.get(name) is None:
+            raise CannotBindError(f"its {name} was not recorded")
+    into, around = (doubles(weights[name]).T for name in names)
+    given = [weights.get(f"bias_{kind}_{end}") for kind in ("ih", "hh")]
     shifts = [doubles(each) for each in given if each is not None]
     shape = data[0].shape[1], len(around)
     steps = range(len(data[0]))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Float64, Shape
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     Expected,
@@ -20,6 +20,7 @@ from tui_debugger.diagnose.recompute.judge import (
     unit_of,
 )
 from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, ProbedOutput
+from tui_debugger.diagnose.recompute.table import CannotBindError, UnlikeError
 from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
 from tui_debugger.errors import TdbgError
 
@@ -55,6 +56,11 @@ class NotChecked:
 
 SURELY_MEANT: Final = 0.8
 """The share of elements (without zeros) that must fit so that the recorded values are those that the node used."""
+
+
+def not_checked(error: Exception, kind: str) -> NotChecked:
+    failed, unlike = not isinstance(error, CannotBindError), isinstance(error, UnlikeError)
+    return NotChecked(why(error), kind, failed, unlike)
 
 
 def why(error: Exception) -> str:
@@ -103,33 +109,13 @@ def judged(
     return tuple(checks)
 
 
-def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
+def fitted_to(expected: Expected, shape: Shape, *, reshaped: bool) -> Expected | None:
     """Returns the expectation in the recorded shape, where only size-1 dimensions or a reshape differ; else None."""
-    value = np.asarray(expected.value)
-    if value.shape == shape:
+    own = np.shape(expected.value)
+    if own == shape:
         return expected
-    expected = expected.complete()
-    plain = [size for size in value.shape if size != 1], [size for size in shape if size != 1]
-    if value.size != math.prod(shape) or not (reshaped or plain[0] == plain[1]):
-        return None
-
-    def shaped(part: Any) -> Any:
-        return np.broadcast_to(part, value.shape).reshape(shape) if np.ndim(part) else part
-
-    either = None if expected.either is None else shaped(expected.either)
-    return Expected(
-        value.reshape(shape),
-        shaped(expected.size),
-        expected.terms,
-        shaped(expected.narrow),
-        shaped(expected.partial),
-        exact=expected.exact,
-        peak=expected.peak,
-        either=either,
-        ignored=None if expected.ignored is None else shaped(expected.ignored),
-        cast=expected.cast,
-        converted=expected.converted,
-    )
+    plain = [size for size in own if size != 1] == [size for size in shape if size != 1]
+    return expected.reshaped(shape) if math.prod(own) == math.prod(shape) and (reshaped or plain) else None
 
 
 def _judge(expected: Expected, found: Array, slot: int, widest: float) -> OutputCheck:
@@ -149,8 +135,7 @@ def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> 
     if np.shape(whole.value) != found.shape:
         return False
     with np.errstate(all="ignore"):
-        inside = min(ACCUMULATED, unit) * math.sqrt(max(whole.terms, 1.0))
-        explained = unit * (np.abs(whole.value) + whole.narrow) + inside * np.asarray(whole.size)
+        explained = _explained(whole, whole.value, unit)
         off = np.abs(doubles(found) - whole.value)
         near = off <= 8 * explained
         if whole.either is not None:
@@ -161,6 +146,13 @@ def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> 
     return bool(np.any(some)) and float(np.mean(near[some])) >= beside_zeros
 
 
+def _explained(expected: Expected, value: Array, unit: float) -> Float64:
+    """How far rounding may have moved each element."""
+    inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
+    found: Float64 = unit * (np.abs(value) + expected.narrow) + inside * np.asarray(expected.size)
+    return found
+
+
 def difference(expected: Expected, found: Array) -> tuple[str, str]:
     if found.dtype.kind == "c":
         return "values", ""
@@ -168,9 +160,7 @@ def difference(expected: Expected, found: Array) -> tuple[str, str]:
     with np.errstate(all="ignore"):
         right, seen = (np.asarray(each).astype(np.float64) for each in (expected.value, found))
         right = np.broadcast_to(right, seen.shape)
-        inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
-        rounding = unit * (np.abs(right) + expected.narrow) + inside * np.asarray(expected.size)
-        near = np.abs(seen - right) <= 4 * rounding  # rounding alone tells nothing
+        near = np.abs(seen - right) <= 4 * _explained(expected, right, unit)  # rounding alone tells nothing
         word, text = kind_of_difference(right, np.where(near, right, seen), unit)
     if word == "rounding":
         return "values", "more than rounding explains"

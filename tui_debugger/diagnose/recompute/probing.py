@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float32, Float64
+from tui_debugger.arrays import Array, Float32, Float64, Shape
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge
 from tui_debugger.diagnose.recompute.kernel_checks import signs_of
 from tui_debugger.stats.kernel import is_known, native
@@ -34,7 +34,7 @@ MOST_TO_TELL: Final = 1 << 32
 class ProbedOutput(ABC):
     """An expected output that is checked with random vectors; ``work`` is the multiplications of computing it."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     work: int = 0
 
     @abstractmethod

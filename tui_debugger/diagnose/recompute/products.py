@@ -3,7 +3,7 @@
 Each is computed twice: the product itself, and the product of the squares, whose root is the size before cancelling.
 """
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, A006, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64
+from tui_debugger.arrays import Array, Float64, Shape
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
@@ -27,7 +27,7 @@ from tui_debugger.diagnose.recompute.probing import (
     probes_for,
     take_blocks,
 )
-from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, choices_of, operator
 from tui_debugger.stats.kernel.probes import RightFactor
 
 MOST_WORK: Final = 1 << 36
@@ -159,45 +159,32 @@ def _explained(unit: float, inside: float, size: Float64, value: Float64, widest
 
 def peak_of(left: Float64, right: Float64) -> float:
     """A bound of partial sums, from finite numbers only."""
-    with np.errstate(all="ignore"):
-        largest: list[float] = [
-            float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)
-        ]
-        return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
+    largest: list[float] = [float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)]
+    return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
-@module("linear", "Linear", "Dense")
-@call("linear", "linear")
+@operator("linear", "linear", modules="Linear Dense")
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
     return product_of(input, np.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight, bias)
 
 
-@call("matmul", "matmul", "mm", "bmm", "mv", "dot", "npu_bmmV2")
-def matmul(input: Array, other: Array) -> Any:
-    return product_of(input, other)
+@operator("matmul", "matmul mm bmm mv dot npu_bmmV2")
+def matmul(input: Array, mat2: Array) -> Any:
+    return product_of(input, mat2)
 
 
-@call("matmul", "__rmatmul__", "rmatmul")
-def rmatmul(input: Array, other: Array) -> Any:
-    return product_of(other, input)
+operator("matmul", "__rmatmul__ rmatmul")(lambda input, other: product_of(other, input))
 
 
-@call("addmm", "addmm", "addmv")
+@operator("addmm", "addmm addmv baddbmm")
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     return product_of(mat1, mat2, input, alpha, beta)
 
 
-@call("addmm", "baddbmm")
-def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    return product_of(batch1, batch2, input, alpha, beta)
+operator("outer", "outer ger")(lambda input, vec2: Expected(np.outer(doubles(input), doubles(vec2))))
 
 
-@call("outer", "outer", "ger")
-def outer(input: Array, vec2: Array) -> Expected:
-    return Expected(np.outer(doubles(input), doubles(vec2)))
-
-
-@call("einsum")
+@operator("einsum", "einsum")
 def einsum(equation: str, *operands: Any) -> Expected:
     arrays = operands[0] if len(operands) == 1 and isinstance(operands[0], tuple) else operands
     wides = [doubles(each) for each in arrays]
@@ -224,7 +211,13 @@ def _inner(equation: str, arrays: Sequence[Float64]) -> int:
 # -- attention ---------------------------------------------------------------------------------------------
 
 
-@call("attention", "scaled_dot_product_attention", split="batches", single=True)
+@operator(
+    "attention",
+    "scaled_dot_product_attention",
+    aten="ScaledDotProductFlashAttentionForCpu",
+    split="batches",
+    single=True,
+)
 def attention(
     query: Array,
     key: Array,
@@ -251,11 +244,10 @@ def attention(
     if attn_mask is not None:
         mask = np.asarray(attn_mask)
         scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + doubles(mask)
-    with np.errstate(all="ignore"):
-        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        parts = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-        total = parts.sum(axis=-1, keepdims=True)
-        shares = parts / total
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    parts = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = parts.sum(axis=-1, keepdims=True)
+    shares = parts / total
     empty = ~np.isfinite(top) & np.all(np.isneginf(scores), axis=-1, keepdims=True)
     result = np.matmul(shares, v)
     if np.any(empty):  # rows without any key: NaN in some kernels, zeros in others
@@ -298,7 +290,7 @@ def _matrices(
 ) -> ByShape:
     """A product whose operands may be transposed; where that was not recorded, all forms that fit."""
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         choices = []
         for first, second in product(*([each] if isinstance(each, bool) else [False, True] for each in turns)):
             one, other = left, right
@@ -324,23 +316,23 @@ def _as_matrix(array: Array, size: int, *, last: bool) -> Array:
     return array.reshape((-1, size) if last else (size, -1))
 
 
-@graph("matmul", "MatMul", "BatchMatMul", "MatMulV2", "BatchMatMulV2")
-def graph_matmul(x1: Array, x2: Array, transpose_a: Any = None, transpose_b: Any = None) -> Any:
-    return _matrices(x1, x2, (transpose_a, transpose_b))
+operator("matmul", graphs="MatMul BatchMatMul MatMulV2 BatchMatMulV2")(
+    lambda x1, x2, transpose_a=None, transpose_b=None: _matrices(x1, x2, (transpose_a, transpose_b))
+)
 
 
-@graph("linear", "MatMulBiasAddFusion", "Dense")
+@operator("linear", graphs="MatMulBiasAddFusion Dense")
 def graph_linear(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     return _matrices(x1, x2, (transpose_a, transpose_b), bias)
 
 
-@graph("linear", "MatMulBiasAddReluFusion")
+@operator("linear", graphs="MatMulBiasAddReluFusion")
 def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     inner = _matrices(x1, x2, (transpose_a, transpose_b), bias, exact=True)
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         found = inner.function(shape)
-        for each in found.choices if isinstance(found, Alternatives) else (found,):
+        for each in choices_of(found):
             each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # NaN may become 0
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from tui_debugger.diagnose.recompute.judge import (
 from tui_debugger.diagnose.recompute.table import (
     ATEN,
     COMPLEX,
+    BoundCall,
     CannotBindError,
     MissingArgument,
     Operator,
@@ -89,7 +90,7 @@ class RecordedNode:
             raise CannotBindError(call.doubt)
         at = (self.rank, self.step, producer, self.round)
         reader = RecordedNode(self.run, at, depth=self.depth + 1, complex_too=self._complex_too)
-        result = called(operator, *bound(operator, call, reader))
+        result = bound(operator, call, reader).result()
         found = result[made] if isinstance(result, tuple) and made < len(result) else result
         return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
 
@@ -105,6 +106,10 @@ class RecordedNode:
         found = self.run.read(row.key) if given is None else given
         self._count(found)
         return found
+
+    def values(self, rows: Mapping[int, TensorRow]) -> dict[int, Array]:
+        """The values of outputs, by slot."""
+        return {slot: self.output(slot, row) for slot, row in rows.items()}
 
     def _count(self, found: Array) -> None:
         self.nbytes += found.nbytes
@@ -153,17 +158,17 @@ class RecordedNode:
         return ONLY_STATISTICS if any(each.recorded for each in out) else NO_OUTPUT
 
 
-def bound(operator: Operator, call: CallArguments, reader: RecordedNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with which an operator is computed; CannotBindError unless all are known."""
+def bound(operator: Operator, call: CallArguments, reader: RecordedNode) -> BoundCall:
+    """The call with which an operator is computed; CannotBindError unless all of its arguments are known."""
     positional = [reader.argument(each) for each in call.positional]
     keywords = {key: reader.argument(each) for key, each in call.keywords.items()}
     parameters = {key: reader.argument(each) for key, each in (call.parameters or {}).items()}
     attributes = {key: each for key, each in (call.attributes or {}).items() if not isinstance(each, OtherArgument)}
-    args, named = operator.bind(positional, keywords, attributes, parameters)
-    for each in (*args, *named.values()):
+    found = operator.bind(positional, keywords, attributes, parameters)
+    for each in found.values:
         if isinstance(each, OtherArgument) and operator.kind not in _TYPES_DO_NOT_MATTER:
             raise CannotBindError(f"an argument that was not recorded: {each.kind or each.text}")
-    return args, named
+    return found
 
 
 _MOVES: Final = frozenset({"reshape", "transpose", "expand", "copy", "index", "split", "gather"})
@@ -186,12 +191,3 @@ _TYPES_DO_NOT_MATTER: Final = frozenset(
     }
 )
 """Kinds whose unrecorded arguments can only be the output's type, which the output shows."""
-
-
-def called(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """The operator's result for these arguments; CannotBindError where they do not fit."""
-    with np.errstate(all="ignore"):
-        try:
-            return operator.function(*args, **named)
-        except (ValueError, IndexError, TypeError) as error:
-            raise CannotBindError(f"arguments do not fit: {error}") from error

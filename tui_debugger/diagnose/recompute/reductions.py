@@ -1,25 +1,38 @@
 """Operators that reduce or normalise along dimensions: sums, norms, softmax, losses."""
 
-# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: A002, ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float64
+from tui_debugger.arrays import Array, Float64, Shape
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
-from tui_debugger.diagnose.recompute.judge import LARGEST_INSIDE, Expected, OutputJudge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.judge import (
+    ACCUMULATED,
+    LARGEST_INSIDE,
+    Expected,
+    OutputJudge,
+    doubles,
+    is_float,
+    unit_of,
+    wide,
+)
 from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
-from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, operator
 from tui_debugger.stats.kernel import expected, is_known, native
 
+Axes = tuple[int, ...]
 
-def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
+
+def axes_of(dim: Any, ndim: int) -> Axes:
     """The dimensions to reduce, not negative: all of them for None and for an empty tuple."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
@@ -29,25 +42,24 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
     return tuple(int(each) % max(ndim, 1) for each in dims) if ndim else ()
 
 
-def _count(array: Array, axes: tuple[int, ...]) -> int:
+def _count(array: Array, axes: Axes) -> int:
     return max(math.prod([int(array.shape[axis]) for axis in axes]), 1)
 
 
-def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
+def total(x: Array, axes: Axes, keep: bool) -> Expected:
     terms = _count(x, axes)
     if x.dtype.kind not in "fc":
         return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
     value = np.asarray(np.sum(x, axis=axes, keepdims=keep))
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.sqrt(np.sum(x * x if x.dtype.kind == "f" else np.abs(x) ** 2, axis=axes, keepdims=keep))
+        size = np.sqrt(np.sum(x * x if x.dtype.kind == "f" else np.abs(x) ** 2, axis=axes, keepdims=keep))
         return Expected(value, np.nan_to_num(size, posinf=0.0), terms)
 
     return Expected(value, whole=whole)
 
 
-@call("sum", "sum", split="sums", single=True)
+@operator("sum", "sum", split="sums", single=True)
 def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     x = wide(input)
     return _of_type(total(x, axes_of(dim, x.ndim), keepdim), dtype)
@@ -58,15 +70,14 @@ def _of_type(found: Expected, dtype: Any) -> Expected:
     return found if dtype is None or found.exact else replace(found.complete(), cast=True)
 
 
-@graph("sum", "ReduceSum", split="sums", single=True)
+@operator("sum", graphs="ReduceSum", split="sums", single=True)
 def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode: bool = False) -> Expected:
     if skip_mode and dim in (None, ()):
         return Expected(wide(input_x))
     return sum_of(input_x, dim, keepdim)
 
 
-@call("mean", "mean", split="sums", single=True)
-@graph("mean", "ReduceMean", split="sums", single=True)
+@operator("mean", "mean", graphs="ReduceMean", split="sums", single=True)
 def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
@@ -79,8 +90,7 @@ def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return _of_type(Expected(found.value / count, whole=whole), dtype)
 
 
-@call("prod", "prod")
-@graph("prod", "ReduceProd")
+@operator("prod", "prod", graphs="ReduceProd")
 def prod(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     x = wide(input)
     axes = axes_of(dim, x.ndim)
@@ -93,8 +103,7 @@ def prod(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return Expected(value, np.abs(value) * math.sqrt(count), count, narrow=np.abs(value) * math.sqrt(count) / 2)
 
 
-@call("cumsum", "cumsum")
-@graph("cumsum", "CumSum")
+@operator("cumsum", "cumsum", graphs="CumSum")
 def cumsum(input: Array, dim: int, *, dtype: Any = None) -> Expected:
     x = wide(input)
     if x.dtype.kind != "f":
@@ -102,62 +111,25 @@ def cumsum(input: Array, dim: int, *, dtype: Any = None) -> Expected:
     return _of_type(Expected(np.cumsum(x, axis=dim), np.sqrt(np.cumsum(x * x, axis=dim)), x.shape[dim]), dtype)
 
 
-def _extreme_of(functions: tuple[Any, Any], input: Array, dim: Any, keepdim: bool, other: Any) -> Any:
+def _extreme_of(
+    functions: tuple[Any, Any], input: Array, dim: Any = None, keepdim: bool = False, other: Any = None
+) -> Any:
     """The larger of two tensors (``functions[0]``), or the largest element along a dimension (``functions[1]``)."""
     second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
     if second is not None:
         return Expected(functions[0](wide(input), wide(second)))
-    return _extreme(functions[1], input, dim, keepdim, dim is not None)
-
-
-def _extreme(function: Any, input: Array, dim: Any, keepdim: bool, pair: bool) -> Any:
     x = wide(input)
-    value = np.asarray(function(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
-    found = Expected(value, exact=x.dtype.kind != "f")
-    return (found, None) if pair else found
+    value = np.asarray(functions[1](x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+    return Expected(value, exact=x.dtype.kind != "f")
 
 
-@call("max", "max")
-def max_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    return _extreme_of((np.maximum, np.max), input, dim, keepdim, other)
+for _kind, _functions in (("max", (np.maximum, np.max)), ("min", (np.minimum, np.min))):
+    _extreme = partial(_extreme_of, _functions)
+    operator(_kind, _kind)(_extreme)
+    operator(_kind, f"a{_kind}", graphs=f"Reduce{_kind}", split="sums", single=True)(_extreme)
 
 
-@call("min", "min")
-def min_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    return _extreme_of((np.minimum, np.min), input, dim, keepdim, other)
-
-
-@call("max", "amax", split="sums", single=True)
-@graph("max", "ReduceMax", split="sums", single=True)
-def amax(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
-    return _extreme(np.max, input, dim, keepdim, False)
-
-
-@call("min", "amin", split="sums", single=True)
-@graph("min", "ReduceMin", split="sums", single=True)
-def amin(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
-    return _extreme(np.min, input, dim, keepdim, False)
-
-
-def _variance(x: Float64, axes: tuple[int, ...], correction: float, keep: bool) -> tuple[Float64, Float64, int]:
-    count = _count(x, axes)
-    centre = np.mean(x, axis=axes, keepdims=True)
-    squares = np.sum((x - centre) ** 2, axis=axes, keepdims=keep)
-    left = max(count - correction, 0)
-    with np.errstate(all="ignore"):
-        value = squares / left
-        size = value + np.sqrt(np.sum((x - centre) ** 2 * x * x, axis=axes, keepdims=keep)) * 2 / left
-        size = size + np.mean(x * x, axis=axes, keepdims=keep) / math.sqrt(max(count, 1))
-    return np.asarray(value), np.nan_to_num(np.asarray(size), posinf=0.0), count
-
-
-def _correction(unbiased: Any, correction: Any) -> float:
-    if correction is not None:
-        return float(correction)
-    return 1.0 if unbiased else 0.0
-
-
-@call("var", "var")
+@operator("var", "var")
 def var(
     input: Array,
     dim: Any = None,
@@ -169,11 +141,17 @@ def var(
     if isinstance(dim, bool):  # ``dim`` is ``unbiased`` in the form without dimensions
         dim, unbiased = None, dim
     x = doubles(input)
-    value, size, count = _variance(x, axes_of(dim, x.ndim), _correction(unbiased, correction), keepdim)
-    return Expected(value, size, count)
+    axes = axes_of(dim, x.ndim)
+    count = _count(x, axes)
+    apart = x - np.mean(x, axis=axes, keepdims=True)
+    left = max(count - float(unbiased if correction is None else correction), 0)
+    value = np.sum(apart**2, axis=axes, keepdims=keepdim) / left
+    size = value + np.sqrt(np.sum(apart**2 * x * x, axis=axes, keepdims=keepdim)) * 2 / left
+    size = size + np.mean(x * x, axis=axes, keepdims=keepdim) / math.sqrt(count)
+    return Expected(np.asarray(value), np.nan_to_num(np.asarray(size), posinf=0.0), count)
 
 
-@call("std", "std")
+@operator("std", "std")
 def std(
     input: Array,
     dim: Any = None,
@@ -184,8 +162,7 @@ def std(
 ) -> Expected:
     found = var(input, dim, unbiased, keepdim, correction=correction)
     value = np.sqrt(found.value)
-    with np.errstate(all="ignore"):
-        size = np.where(value > 0, found.size / (2 * value), np.sqrt(found.size))
+    size = np.where(value > 0, found.size / (2 * value), np.sqrt(found.size))
     return Expected(value, size, found.terms)
 
 
@@ -213,17 +190,15 @@ class LargestIndices(ProbedOutput):
         return True
 
 
-@call("argmax", "argmax")
-@graph("argmax", "Argmax", "ArgMaxV2")
+@operator("argmax", "argmax", graphs="Argmax ArgMaxV2")
 def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
     """The third positional argument of MindSpore's operator is a type."""
-    del keepdim
     if dim is None:
         return LargestIndices(np.reshape(input, -1), 0)
     return LargestIndices(input, _dim(dim, input.ndim))
 
 
-@call("norm", "norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
+@operator("norm", "norm vector_norm linalg_norm linalg_vector_norm")
 def norm(
     input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, *, ord: Any = None, dtype: Any = None
 ) -> Expected:
@@ -253,10 +228,9 @@ def norm(
 def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
     """Returns the distances from the largest element, their exponentials, and the sum of these."""
     top = np.max(x, axis=dim, keepdims=True)
-    with np.errstate(all="ignore"):
-        shifted = x - top
-        raised = np.exp(shifted)
-        return shifted, raised, np.sum(raised, axis=dim, keepdims=True)
+    shifted = x - top
+    raised = np.exp(shifted)
+    return shifted, raised, np.sum(raised, axis=dim, keepdims=True)
 
 
 def _dim(dim: Any, ndim: int) -> int:
@@ -266,19 +240,15 @@ def _dim(dim: Any, ndim: int) -> int:
     return dims[0]
 
 
-@call("softmax", "softmax", "_softmax", split="last", single=True)
-@graph("softmax", "Softmax", "SoftmaxV2", split="last", single=True)
+@operator("softmax", "softmax _softmax", graphs="Softmax SoftmaxV2", modules="Softmax", split="last", single=True)
 def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    del dtype, _stacklevel
     x = doubles(input)
     at = _dim(dim, x.ndim) if x.ndim else 0
     shifted, raised, sum_ = _below_top(np.atleast_1d(x), at)
-    with np.errstate(all="ignore"):
-        value = np.divide(raised, sum_, out=raised)
+    value = np.divide(raised, sum_, out=raised)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(value.shape[at]) / 4), 0.0)
+        size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(value.shape[at]) / 4), 0.0)
         return Expected(value.reshape(x.shape), np.nan_to_num(size).reshape(x.shape))
 
     def sized() -> Expected:
@@ -287,29 +257,23 @@ def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int =
     return Expected(value.reshape(x.shape), whole=sized)
 
 
-@call("log softmax", "log_softmax", "_log_softmax", split="last", single=True)
-@graph("log softmax", "LogSoftmax", split="last", single=True)
+@operator(
+    "log softmax", "log_softmax _log_softmax", graphs="LogSoftmax", modules="LogSoftmax", split="last", single=True
+)
 def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    del dtype, _stacklevel
     x = doubles(input)
-    return _log_softmax(x, _dim(dim, x.ndim))
-
-
-def _log_softmax(x: Float64, dim: int) -> Expected:
-    shifted, _, sum_ = _below_top(x, dim)
-    with np.errstate(all="ignore"):
-        value = shifted - np.log(sum_)
+    shifted, _, sum_ = _below_top(x, _dim(dim, x.ndim))
+    value = shifted - np.log(sum_)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
+        size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
         # Kernels may keep the sum in 16 bits: its logarithm is then off by one unit of 16 bits.
         return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
 
     return Expected(value, whole=lambda: Expected(value, narrow=np.ones_like(value), whole=whole))
 
 
-@call("logsumexp", "logsumexp")
+@operator("logsumexp", "logsumexp")
 def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
     """The largest element is subtracted first and added at the end, which may cancel."""
     x = doubles(input)
@@ -325,7 +289,7 @@ def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
 
 def normalised(
     x: Float64,
-    axes: tuple[int, ...],
+    axes: Axes,
     scale: Float64 | float,
     shift: Float64 | float,
     eps: float,
@@ -337,40 +301,38 @@ def normalised(
     RMS norms are not ``centred``: they keep the mean. ``given`` are a mean and variance in place of those of x.
     """
     count = _count(x, axes)
-    with np.errstate(all="ignore"):
-        if given is not None:
-            centre, variance = given
-            plain = x - centre
-            power = np.maximum(centre * centre, variance)
-        else:
-            centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(x[(slice(0, 1),) * x.ndim])
-            plain = x - centre if centred else x.copy()
-            variance = _mean_square(plain, axes)
-            power = variance + centre * centre
-        inverse = 1 / np.sqrt(variance + eps)
-        plain *= inverse
-        value = plain * scale
-        if np.ndim(shift) or shift:
-            value += shift
+    if given is not None:
+        centre, variance = given
+        plain = x - centre
+        power = np.maximum(centre * centre, variance)
+    else:
+        centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(x[(slice(0, 1),) * x.ndim])
+        plain = x - centre if centred else x.copy()
+        variance = _mean_square(plain, axes)
+        power = variance + centre * centre
+    inverse = 1 / np.sqrt(variance + eps)
+    plain *= inverse
+    value = plain * scale
+    if np.ndim(shift) or shift:
+        value += shift
     terms = max(count / VARIANCE_SHARE, 1.0)
 
     def sized() -> Expected:
         return Expected(value, np.sqrt(power) * inverse * np.abs(scale) + np.abs(shift), terms, whole=whole)
 
     def whole() -> Expected:
-        with np.errstate(all="ignore"):
-            lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
-            size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
-            peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
-            rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
-            ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
+        lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
+        size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
+        peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
+        rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
+        ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
         size = np.nan_to_num(size, posinf=0.0)
         return Expected(value, size, terms, narrow=rounded, peak=peak, ignored=ignored)
 
     return Expected(value, whole=sized), centre, inverse
 
 
-def _mean_square(x: Float64, axes: tuple[int, ...]) -> Float64:
+def _mean_square(x: Float64, axes: Axes) -> Float64:
     found: Float64
     if axes == (x.ndim - 1,) and x.ndim == 2:
         found = np.einsum("ij,ij->i", x, x)[:, None] / max(x.shape[1], 1)
@@ -379,7 +341,7 @@ def _mean_square(x: Float64, axes: tuple[int, ...]) -> Float64:
     return found
 
 
-@call("layer norm", "layer_norm", "native_layer_norm", split="rows", single=True)
+@operator("layer norm", "layer_norm native_layer_norm", split="rows", single=True)
 def layer_norm(
     input: Array,
     normalized_shape: Any,
@@ -388,37 +350,35 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Expected:
-    del cudnn_enable
     return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
 
 
 def layer_normalised(
     input: Array, normalized_shape: Any, weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Expected, Float64, Float64]:
-    x = doubles(input)
+    return normalised(doubles(input), _last(input, normalized_shape), _or(weight, 1.0), _or(bias, 0.0), eps)
+
+
+def _last(input: Array, normalized_shape: Any) -> Axes:
+    """The last dimensions of an input, which have the shape."""
     shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-    if x.shape[x.ndim - len(shape) :] != shape:
-        raise CannotBindError(f"shape {x.shape} does not end with {shape}")
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return normalised(x, axes, _or(weight, 1.0), _or(bias, 0.0), eps)
+    if input.shape[input.ndim - len(shape) :] != shape:
+        raise CannotBindError(f"shape {input.shape} does not end with {shape}")
+    return tuple(range(input.ndim - len(shape), input.ndim))
 
 
 def _or(array: Any, other: float) -> Any:
     return other if array is None else doubles(array)
 
 
-@call("rms norm", "rms_norm", split="rows", single=True)
+@operator("rms norm", "rms_norm", split="rows", single=True)
 def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None) -> Expected:
-    x = doubles(input)
-    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
     if eps is None:
         raise CannotBindError("epsilon not recorded")
-    return normalised(x, axes, _or(weight, 1.0), 0.0, eps, centred=False)[0]
+    return normalised(doubles(input), _last(input, normalized_shape), _or(weight, 1.0), 0.0, eps, centred=False)[0]
 
 
-@call("rms norm", "npu_rms_norm")
-@graph("rms norm", "RmsNorm")
+@operator("rms norm", "npu_rms_norm", graphs="RmsNorm")
 def npu_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
     found, _, inverse = normalised(
         doubles(x), tuple(range(x.ndim - gamma.ndim, x.ndim)), doubles(gamma), 0.0, eps, centred=False
@@ -426,7 +386,7 @@ def npu_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
     return found, Expected(inverse, 2 * inverse, x.shape[-1])
 
 
-@graph("layer norm", "LayerNorm", "LayerNormV3")
+@operator("layer norm", graphs="LayerNorm LayerNormV3")
 def graph_layer_norm(
     x: Array,
     gamma: Array,
@@ -435,7 +395,6 @@ def graph_layer_norm(
     begin_params_axis: int = -1,
     eps: float | None = None,
 ) -> Any:
-    del begin_params_axis
     if eps is None:
         forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
         return Alternatives(*(choice for form in forms for choice in form), guessed=_NO_EPSILON)
@@ -445,7 +404,7 @@ def graph_layer_norm(
 _NO_EPSILON: Final = "epsilon not recorded, and none of the usual ones fits"
 
 
-@module("layer norm", "LayerNorm")
+@operator("layer norm", modules="LayerNorm")
 def module_layer_norm(
     input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None, eps: Any = None
 ) -> Any:
@@ -476,7 +435,68 @@ def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int,
     )
 
 
-@call("group norm", "group_norm")
+def normalised_backward(
+    gradient: Array,
+    input: Array,
+    scale: Any,
+    eps: float,
+    axes: Axes,
+    rest: Axes,
+    *,
+    centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
+) -> tuple[Expected, Expected, Expected]:
+    """Gradients of input, scale and shift of a normalisation along ``axes``, the last two summed up along ``rest``."""
+    came, data = doubles(gradient), doubles(input)
+    # For inputs of 16 bits, kernels may sum up the gradients of a wider scale and shift in 16 bits.
+    coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
+    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred, given)
+    off = np.asarray(made.complete().size)
+    plain, scaled = (data - centre if centred else data) * inverse, came * scale
+    first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
+    root = np.sqrt(np.mean(scaled * scaled, axis=axes, keepdims=True))
+    size = inverse * (np.abs(scaled) + root + np.abs(plain) * root + off * root * 2) * 2
+    count, rows = (max(math.prod(data.shape[at] for at in some), 1) for some in (axes, rest))
+    moved = np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest))
+    # Kernels sum up other terms, which cancel: they subtract the mean at the end.
+    by_scale = Expected(np.sum(came * plain, axis=rest), moved * 4 * coarse, rows)
+    by_shift = total(came, rest, False)
+    if coarse > 1:
+        by_shift = replace(whole := by_shift.complete(), size=np.asarray(whole.size) * coarse)
+    value = inverse * ((scaled - first if centred else scaled) - plain * second)
+    narrow: Any = 0.0
+    if coarse > 1 and given is None:  # means and deviations may have been kept in 16 bits
+        narrow = np.abs(value) + 2 * inverse * np.abs(plain * second)
+        narrow = narrow + inverse * inverse * np.abs(centre) * (np.abs(second) + np.abs(plain * first))
+    return Expected(value, size, count, narrow=narrow), by_scale, by_shift
+
+
+def layer_norm_backward(
+    gradient: Array,
+    input: Array,
+    dims: int,
+    weight: Any,
+    eps: float,
+    *,
+    centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
+) -> tuple[Expected, Expected, Expected]:
+    """The gradients of a normalisation along the last ``dims`` dimensions."""
+    at = input.ndim - dims
+    axes, rest = tuple(range(at, input.ndim)), tuple(range(at))
+    return normalised_backward(gradient, input, _or(weight, 1.0), eps, axes, rest, centred=centred, given=given)
+
+
+def batch_norm_backward(gradient: Array, input: Array, weight: Any, eps: float) -> tuple[Expected, Expected, Expected]:
+    axes = (0, *range(2, input.ndim))
+    return normalised_backward(gradient, input, _by_channel(weight, 1.0, input.ndim), eps, axes, axes)
+
+
+def _by_channel(array: Array | None, other: float, ndim: int) -> Any:
+    return other if array is None else doubles(array).reshape(1, -1, *[1] * (ndim - 2))
+
+
+@operator("group norm", "group_norm")
 def group_norm(
     input: Array,
     num_groups: int,
@@ -494,21 +514,14 @@ def group_norm(
         return found
 
     made, _, _ = normalised(parts, (2,), spread(weight, 1.0), spread(bias, 0.0), eps)
-    found = made.complete()
-    return Expected(
-        found.value.reshape(x.shape),
-        np.reshape(found.size, x.shape),
-        found.terms,
-        np.reshape(found.narrow, x.shape),
-        peak=found.peak,
-    )
+    return made.reshaped(x.shape)
 
 
-@call("batch norm", "batch_norm")
+@operator("batch norm", "batch_norm", aten="NativeBatchNorm CudnnBatchNorm NativeBatchNormLegit")
 def batch_norm(
     input: Array,
-    running_mean: Array | None,
-    running_var: Array | None,
+    running_mean: Array | None = None,
+    running_var: Array | None = None,
     weight: Array | None = None,
     bias: Array | None = None,
     training: bool = False,
@@ -516,17 +529,14 @@ def batch_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Expected:
-    del momentum, cudnn_enabled
     x = doubles(input)
-    broad = (1, -1, *[1] * (x.ndim - 2))
     axes = (0, *range(2, x.ndim))
     given = None
     if not training:
         if running_mean is None or running_var is None:
             raise CannotBindError("no running means")
-        given = doubles(running_mean).reshape(broad), doubles(running_var).reshape(broad)
-    scale = doubles(weight).reshape(broad) if weight is not None else 1.0
-    shift = doubles(bias).reshape(broad) if bias is not None else 0.0
+        given = _by_channel(running_mean, 0.0, x.ndim), _by_channel(running_var, 1.0, x.ndim)
+    scale, shift = _by_channel(weight, 1.0, x.ndim), _by_channel(bias, 0.0, x.ndim)
     return normalised(x, axes, scale, shift, eps, given=given)[0]
 
 
@@ -553,7 +563,13 @@ def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -
     )
 
 
-def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
+_REDUCTIONS: Final = ("none", "mean", "sum")
+"""Indexed by the number that schemas use."""
+
+
+def _reduction(size_average: Any, reduce: Any, reduction: str | int) -> str:
+    if isinstance(reduction, int):
+        return _REDUCTIONS[reduction]
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:
@@ -601,7 +617,7 @@ def _negative_log(
     return _reduced(Expected(value, off, narrow=np.where(used, rounded, 0.0)), reduction, weights)
 
 
-@call("cross entropy", "cross_entropy")
+@operator("cross entropy", "cross_entropy")
 def cross_entropy(
     input: Array,
     target: Array,
@@ -615,8 +631,7 @@ def cross_entropy(
     reduction = _reduction(size_average, reduce, reduction)
     if input.ndim == 2 and input.size > _ROWS_OF and target.dtype.kind in "iu" and not label_smoothing:
         return _chosen_by_rows(input, target, weight, ignore_index, reduction)
-    x = doubles(input)
-    logs = _log_softmax(x, 1 if x.ndim > 1 else 0).complete()
+    logs = log_softmax(input, 1 if input.ndim > 1 else 0).complete()
     return _negative_log(logs, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -657,7 +672,7 @@ def _log_sums(rows: Array) -> tuple[Float64, Float64]:
     return top, lost
 
 
-@call("nll loss", "nll_loss")
+@operator("nll loss", "nll_loss", aten="NllLossForward NllLoss2dForward")
 def nll_loss(
     input: Array,
     target: Array,
@@ -665,38 +680,27 @@ def nll_loss(
     size_average: Any = None,
     ignore_index: int = -100,
     reduce: Any = None,
-    reduction: str = "mean",
+    reduction: str | int = "mean",
 ) -> Expected:
-    reduction = _reduction(size_average, reduce, reduction)
-    return _negative_log(Expected(doubles(input)), target, weight, ignore_index, reduction, 0.0)
+    how = _reduction(size_average, reduce, reduction)
+    return _negative_log(Expected(doubles(input)), target, weight, ignore_index, how, 0.0)
 
 
-@call("mse loss", "mse_loss")
-def mse_loss(
-    input: Array,
-    target: Array,
-    size_average: Any = None,
-    reduce: Any = None,
-    reduction: str = "mean",
-) -> Expected:
-    one, other = doubles(input), doubles(target)
-    value = (one - other) ** 2
-    return _reduced(Expected(value, 2 * value), _reduction(size_average, reduce, reduction))
+def _enter_loss(kind: str, name: str, loss: Callable[[Float64], Expected]) -> None:
+    """Enters a loss that is made of the differences between input and target."""
+
+    @operator(kind, name)
+    def compute(
+        input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str | int = "mean"
+    ) -> Expected:
+        return _reduced(loss(doubles(input) - doubles(target)), _reduction(size_average, reduce, reduction))
 
 
-@call("l1 loss", "l1_loss")
-def l1_loss(
-    input: Array,
-    target: Array,
-    size_average: Any = None,
-    reduce: Any = None,
-    reduction: str = "mean",
-) -> Expected:
-    value = np.abs(doubles(input) - doubles(target))
-    return _reduced(Expected(value, value), _reduction(size_average, reduce, reduction))
+_enter_loss("mse loss", "mse_loss", lambda apart: Expected(apart**2, 2 * apart**2))
+_enter_loss("l1 loss", "l1_loss", lambda apart: Expected(np.abs(apart), np.abs(apart)))
 
 
-@call("smooth l1 loss", "smooth_l1_loss")
+@operator("smooth l1 loss", "smooth_l1_loss")
 def smooth_l1_loss(
     input: Array,
     target: Array,
@@ -710,7 +714,12 @@ def smooth_l1_loss(
     return _reduced(Expected(value, 2 * value + off), _reduction(size_average, reduce, reduction))
 
 
-@call("bce loss", "binary_cross_entropy")
+def _weighted(losses: Float64, size: Float64, weight: Array | None) -> Expected:
+    factor = _or(weight, 1.0)
+    return Expected(losses * factor, size * np.abs(factor))
+
+
+@operator("bce loss", "binary_cross_entropy")
 def binary_cross_entropy(
     input: Array,
     target: Array,
@@ -720,14 +729,12 @@ def binary_cross_entropy(
     reduction: str = "mean",
 ) -> Expected:
     p, t = doubles(input), doubles(target)
-    with np.errstate(all="ignore"):
-        value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
-        size = np.abs(value) * 2 + 1
-    factor = _or(weight, 1.0)
-    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+    value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
+    size = np.abs(value) * 2 + 1
+    return _reduced(_weighted(value, size, weight), _reduction(size_average, reduce, reduction))
 
 
-@call("bce loss with logits", "binary_cross_entropy_with_logits")
+@operator("bce loss with logits", "binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     input: Array,
     target: Array,
@@ -742,14 +749,13 @@ def binary_cross_entropy_with_logits(
     log_one, log_zero = -np.logaddexp(0, -x), -np.logaddexp(0, x)
     value = -(positive * t * log_one + (1 - t) * log_zero)
     size = np.abs(positive * t * log_one) + np.abs((1 - t) * log_zero) + np.abs(x) + 1
-    factor = _or(weight, 1.0)
-    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+    return _reduced(_weighted(value, size, weight), _reduction(size_average, reduce, reduction))
 
 
 # -- MindSpore's graphs ------------------------------------------------------------------------------------
 
 
-@graph("cross entropy", "SparseSoftmaxCrossEntropyWithLogits")
+@operator("cross entropy", graphs="SparseSoftmaxCrossEntropyWithLogits")
 def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = False, sens: float = 1.0) -> Expected:
     """The mean loss, or its gradient: softmax minus one at the target class."""
     if not is_grad:
@@ -761,9 +767,9 @@ def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = F
     return Expected((found.value - wanted) * share, (np.asarray(found.size) + wanted + found.value) * abs(share))
 
 
-@graph("cross entropy", "SoftmaxCrossEntropyWithLogits")
+@operator("cross entropy", graphs="SoftmaxCrossEntropyWithLogits")
 def graph_cross_entropy(logits: Array, labels: Array) -> Any:
-    shares, logs = softmax(logits, 1).complete(), _log_softmax(doubles(logits), 1).complete()
+    shares, logs = softmax(logits, 1).complete(), log_softmax(logits, 1).complete()
     wanted = doubles(labels)
     value = -np.sum(np.where(wanted == 0, 0, wanted * logs.value), axis=1)
     size = np.sqrt(np.sum((wanted * logs.size) ** 2, axis=1)) + np.abs(value)
@@ -772,13 +778,13 @@ def graph_cross_entropy(logits: Array, labels: Array) -> Any:
     )
 
 
-@graph("gradient of bias", "BiasAddGrad")
+@operator("gradient of bias", graphs="BiasAddGrad")
 def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Any:
     """The sum of the output's gradient by channel, of all layouts that fit the output."""
     came = doubles(dout)
     channel = came.ndim - 1 if "NHWC" in {data_format, format} or came.ndim == 2 else 1
 
-    def made(shape: tuple[int, ...]) -> Any:
+    def made(shape: Shape) -> Any:
         choices = []
         if came.shape[channel : channel + 1] == shape:
             choices.append(total(came, tuple(axis for axis in range(came.ndim) if axis != channel), False))
@@ -789,7 +795,7 @@ def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str
     return ByShape(made)
 
 
-@graph("gradient of layer norm", "LayerNormGrad")
+@operator("gradient of layer norm", graphs="LayerNormGrad")
 def graph_layer_norm_grad(
     x: Array,
     dy: Array,
@@ -801,36 +807,15 @@ def graph_layer_norm_grad(
     eps: float | None = None,
 ) -> Any:
     """MindSpore 2.0 has no epsilon here: its kernel for CPU adds 1e-12, whatever the forward pass added."""
-    del begin_params_axis
-    eps = 1e-12 if eps is None else eps
-    data = doubles(x)
-    came = doubles(dy)
-    if came.size != data.size:
+    if dy.size != x.size:
         raise CannotBindError(f"shapes {x.shape} and {dy.shape} do not fit")
-    came = came.reshape(data.shape)
-    del variance, mean  # recomputed from the input of the forward pass
-    axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
-    rest = tuple(range(begin_norm_axis % data.ndim))
-    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
-    found = made.complete()
-    plain = (data - centre) * inverse
-    scaled = came * doubles(gamma)
-    first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
-    value = inverse * (scaled - first - plain * second)
-    count = _count(data, axes)
-    root = np.sqrt(np.mean(scaled * scaled, axis=axes, keepdims=True))
-    off = np.asarray(found.size)
-    size = inverse * (np.abs(scaled) + root + np.abs(plain) * root + off * root * 2) * 2
-    rows = _count(data, rest)
-    by_scale = Expected(
-        np.sum(came * plain, axis=rest), np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest)), rows
-    )
-    return Expected(value, size, max(count / VARIANCE_SHARE, 1)), by_scale, total(came, rest, False)
+    dims = x.ndim - begin_norm_axis % x.ndim
+    return layer_norm_backward(dy.reshape(x.shape), x, dims, gamma, 1e-12 if eps is None else eps)
 
 
-@graph("gradient of softmax", "SoftmaxGradFusion", "SoftmaxGrad")
-def graph_softmax_grad(y: Array, dy: Array, dim: Any = -1) -> Expected:
-    out, came = doubles(y), doubles(dy)
+@operator("gradient of softmax", graphs="SoftmaxGradFusion SoftmaxGrad", aten="SoftmaxBackwardData")
+def softmax_grad(output: Array, grad_output: Array, dim: Any = -1) -> Expected:
+    out, came = doubles(output), doubles(grad_output)
     if out.shape != came.shape:
         came = came.reshape(out.shape)
     at = _dim(dim if isinstance(dim, (int, tuple)) and dim != () else -1, out.ndim)
@@ -839,31 +824,26 @@ def graph_softmax_grad(y: Array, dy: Array, dim: Any = -1) -> Expected:
     return Expected((came - inner) * out, size, out.shape[at])
 
 
-@graph("sigmoid cross entropy", "SigmoidCrossEntropyWithLogits")
-def graph_sigmoid_cross_entropy(logits: Array, label: Array) -> Expected:
-    return binary_cross_entropy_with_logits(logits, label, reduction="none")
+operator("sigmoid cross entropy", graphs="SigmoidCrossEntropyWithLogits")(
+    lambda logits, label: binary_cross_entropy_with_logits(logits, label, reduction="none")
+)
 
 
-@graph("gradient of sigmoid cross entropy", "SigmoidCrossEntropyWithLogitsGrad")
+@operator("gradient of sigmoid cross entropy", graphs="SigmoidCrossEntropyWithLogitsGrad")
 def graph_sigmoid_cross_entropy_grad(logits: Array, label: Array, dout: Array) -> Expected:
     share, wanted, came = sigmoid_of(doubles(logits)), doubles(label), doubles(dout)
     return Expected((share - wanted) * came, 3 * (share + np.abs(wanted)) * np.abs(came))
 
 
-@graph("gradient of sigmoid", "SigmoidGrad")
-def graph_sigmoid_grad(y: Array, dy: Array) -> Expected:
-    out, came = doubles(y), doubles(dy)
-    return Expected(came * out * (1 - out), 2 * np.abs(came * out))
+@operator("gradient of sigmoid", graphs="SigmoidGrad", aten="SigmoidBackward", split="elements")
+def sigmoid_grad(output: Array, grad_output: Array) -> Expected:
+    out, came = doubles(output), doubles(grad_output)
+    value = came * out * (1 - out)
+    return Expected(value, 2 * np.abs(came * out), narrow=np.abs(value))
 
 
-@graph("gradient of tanh", "TanhGrad")
-def graph_tanh_grad(y: Array, dy: Array) -> Expected:
-    out, came = doubles(y), doubles(dy)
-    return Expected(came * (1 - out * out), 2 * np.abs(came))
-
-
-@module("softmax", "Softmax")
-def module_softmax(input: Array, dim: Any = None) -> Expected:
-    if dim is None:
-        raise CannotBindError("dimension not recorded")
-    return softmax(input, dim)
+@operator("gradient of tanh", graphs="TanhGrad", aten="TanhBackward", split="elements")
+def tanh_grad(output: Array, grad_output: Array) -> Expected:
+    out, came = doubles(output), doubles(grad_output)
+    value = came * (1 - out * out)
+    return Expected(value, 2 * np.abs(came), narrow=np.abs(value))

@@ -2,7 +2,8 @@
 
 An operator is a function with the signature that the framework documents, on arrays as they were recorded. It returns
 an ``Expected`` for each output, or None for outputs that it cannot predict. Arguments are bound by that signature, by
-position and by name; a call with an unknown argument is refused, so it is never recomputed wrongly.
+position and by name; a call with an unknown argument is refused, so it is never recomputed wrongly. Functions run
+without numpy's warnings of numbers that overflow or are not finite.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+
+from tui_debugger.arrays import Shape
 from tui_debugger.graph.categories import plain_type
 
 Function = Callable[..., Any]
@@ -27,12 +31,18 @@ ALIASES: Final[Mapping[str, str]] = {
     "min_val": "min",
     "max_val": "max",
     "epsilon": "eps",
+    "indices": "input",
+    "size": "shape",
+    "split_sizes": "split_size",
+    "train": "training",
+    **dict.fromkeys(("other", "vec", "tensor", "batch2"), "mat2"),
+    **dict.fromkeys(("mat", "batch1"), "mat1"),
 }
 """Other spellings of argument names; used where the signature has only the second spelling."""
 IGNORED: Final = frozenset(
     {
         *("inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"),
-        *("device", "pin_memory"),
+        *("device", "pin_memory", "implicit", "half_to_float", "input_dtype"),
     }
 )
 """Arguments that do not affect the values."""
@@ -89,10 +99,14 @@ class Alternatives:
         self.guessed = guessed
 
 
+def choices_of(result: Any) -> tuple[Any, ...]:
+    return result.choices if isinstance(result, Alternatives) else (result,)
+
+
 class ByShape:
     """An outcome that depends on the shape of the output, because the compiler removed reshapes."""
 
-    def __init__(self, function: Callable[[tuple[int, ...]], Any]) -> None:
+    def __init__(self, function: Callable[[Shape], Any]) -> None:
         self.function = function
 
 
@@ -107,9 +121,9 @@ class Operator:
             ``sums``: the same, where the last dimension is reduced; ``batches``: along all but the last two dimensions;
             empty: nowhere.
         graph: of MindSpore's graphs: attributes are arguments.
-        module: of PyTorch or MindSpore: parameters are arguments by name.
         writes: slots of the inputs that are parameters and overwritten, in the order of the outputs.
         unneeded: arguments that may be missing, because the output tells as much.
+        recorded: arguments that must have a value, although the function has a default for them.
         single: float32 loses next to nothing for values of 16 bits, because no larger numbers cancel on the way.
     """
 
@@ -117,9 +131,9 @@ class Operator:
     function: Function
     split: str = ""
     graph: bool = False
-    module: bool = False
     writes: tuple[int, ...] = ()
     unneeded: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
     single: bool = False
 
     def bind(
@@ -128,17 +142,18 @@ class Operator:
         keywords: Mapping[str, Any],
         attributes: Mapping[str, Any],
         parameters: Mapping[str, Any],
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns positional and keyword arguments for the function; CannotBindError where the call does not fit."""
+    ) -> BoundCall:
+        """Returns the call of the function; CannotBindError where the arguments do not fit."""
         signature = inspect.signature(self.function)
         known = signature.parameters
         several = next((name for name, each in known.items() if each.kind is each.VAR_POSITIONAL), "")
+        others = next((name for name, each in known.items() if each.kind is each.VAR_KEYWORD), "")
         named: dict[str, Any] = {}
         for key, value in {**keywords, **parameters}.items():
             name = key if key in known else ALIASES.get(key, key)
-            if name in known:
+            if name in known or others.strip("_"):
                 named[name] = value
-            elif key not in IGNORED and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            elif key not in IGNORED and not others:
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
             positional = positional[:-1]  # ``inplace`` comes last
@@ -155,12 +170,49 @@ class Operator:
             name = key if key in known else ALIASES.get(key, key)
             if name in known and name not in bound.arguments:
                 bound.arguments[name] = value
-        for name, value in list(bound.arguments.items()):
-            for each in value if isinstance(value, tuple) else (value,):
+        self._require_recorded(bound.arguments)
+        bound = _reordered(signature, bound)
+        return BoundCall(self, bound.args, bound.kwargs)
+
+    def _require_recorded(self, arguments: Mapping[str, Any]) -> None:
+        for name, value in arguments.items():
+            for each in value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,):
                 if isinstance(each, MissingArgument) and name not in self.unneeded:
                     raise CannotBindError(each.reason)
-        bound = _reordered(signature, bound)
-        return bound.args, bound.kwargs
+        for name in self.recorded:
+            if arguments.get(name) is None:
+                raise CannotBindError(f"its {name} was not recorded")
+
+
+class BoundCall(NamedTuple):
+    """An operator with the arguments for its function."""
+
+    operator: Operator
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return *self.args, *self.named.values()
+
+    def result(self, shape: Shape | None = None) -> Any:
+        """What the operator makes of the arguments, of a ``shape`` if given; CannotBindError where they do not fit."""
+        with np.errstate(all="ignore"):
+            try:
+                made = self.operator.function(*self.args, **self.named)
+                return made.function(shape) if isinstance(made, ByShape) and shape is not None else made
+            except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
+                raise CannotBindError(f"arguments do not fit: {error}") from error
+
+    def with_each(self, change: Callable[[Any], Any]) -> BoundCall:
+        return self._replace(
+            args=tuple(map(change, self.args)), named={name: change(each) for name, each in self.named.items()}
+        )
+
+    def along_last(self) -> BoundCall:
+        """The same call for rows, which keep only the last dimension."""
+        args = (self.args[0], -1, *self.args[2:]) if len(self.args) > 1 else self.args
+        return self._replace(args=args, named={**self.named, "dim": -1} if "dim" in self.named else self.named)
 
 
 def _most(signature: inspect.Signature) -> float:
@@ -185,45 +237,26 @@ MODULES: Final[dict[str, Operator]] = {}
 """Modules whose outputs follow from their recorded inputs and attributes, by class."""
 
 
-def call(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names or (kind,):
-            CALLS[plain_type(name)] = Operator(kind, function, split, single=single)
-        return function
-
-    return enter
-
-
-def graph(
+def operator(
     kind: str,
-    *names: str,
-    split: str = "",
-    writes: tuple[int, ...] = (),
-    unneeded: tuple[str, ...] = (),
-    single: bool = False,
+    calls: str = "",
+    *,
+    graphs: str = "",
+    modules: str = "",
+    aten: str = "",
+    **how: Any,
 ) -> Callable[[F], F]:
+    """Enters a function in the tables, under the names (words) that each of them has for it.
+
+    ``how`` are the other attributes of ``Operator``.
+    """
+
     def enter(function: F) -> F:
-        for name in names:
-            made = Operator(kind, function, split, graph=True, writes=writes, unneeded=unneeded, single=single)
-            GRAPHS[name.lower()] = made
-        return function
-
-    return enter
-
-
-def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names:
-            ATEN[name] = Operator(kind, function, split, single=single)
-        return function
-
-    return enter
-
-
-def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    def enter(function: F) -> F:
-        for name in names:
-            MODULES[name] = Operator(kind, function, split, module=True, single=single)
+        made = Operator(kind, function, **how)
+        CALLS.update({plain_type(name): made for name in calls.split()})
+        GRAPHS.update({name.lower(): replace(made, graph=True) for name in graphs.split()})
+        MODULES.update(dict.fromkeys(modules.split(), made))
+        ATEN.update(dict.fromkeys(aten.split(), made))
         return function
 
     return enter

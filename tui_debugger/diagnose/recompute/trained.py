@@ -22,7 +22,15 @@ from tui_debugger.diagnose.recompute.back_through import (
     parameter_of,
 )
 from tui_debugger.diagnose.recompute.judge import unit_of
-from tui_debugger.diagnose.recompute.outcomes import SURELY_MEANT, NotChecked, OperatorCheck, fits_mostly, judged, why
+from tui_debugger.diagnose.recompute.outcomes import (
+    SURELY_MEANT,
+    NotChecked,
+    OperatorCheck,
+    fits_mostly,
+    judged,
+    not_checked,
+    why,
+)
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.products import product_of
 from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode
@@ -81,11 +89,12 @@ def update(
         for each in named.values():
             if isinstance(each, MissingArgument):
                 raise CannotBindError(each.reason)
-        outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
+        outputs = reader.values(found)
         before = [reader.input(slot) for slot in written]
         if all(np.array_equal(before[slot], each) for slot, each in outputs.items()):
             raise CannotBindError("it is what it was: the optimizer may have left this step out")
-        result = updates.optimizer_update(after=outputs[0], **named)
+        with np.errstate(all="ignore"):
+            result = updates.optimizer_update(after=outputs[0], **named)
         checks = judged(result, outputs, reader.widest)
         if not checks:
             raise CannotBindError("shapes do not fit")
@@ -96,8 +105,7 @@ def update(
                 raise UnlikeError("most of it does not fit: something else may have changed it")
         return OperatorCheck(UPDATE_OF_OPTIMIZER, checks, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
-        failed, unlike = not isinstance(error, CannotBindError), isinstance(error, UnlikeError)
-        return NotChecked(why(error), UPDATE_OF_OPTIMIZER, failed, unlike)
+        return not_checked(error, UPDATE_OF_OPTIMIZER)
 
 
 def came_back(
@@ -210,4 +218,4 @@ def linear_gradient(reader: RecordedNode, forward: int) -> OperatorCheck | NotCh
             raise CannotBindError("shapes do not fit")
         return OperatorCheck(LINEAR_GRADIENT, checks, reader.nbytes + module.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
-        return NotChecked(why(error), LINEAR_GRADIENT, failed=not isinstance(error, CannotBindError))
+        return not_checked(error, LINEAR_GRADIENT)

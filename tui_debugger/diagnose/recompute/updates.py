@@ -4,18 +4,19 @@ A parameter after the step is compared with the update of its value before the s
 Coefficients such as 0.999 are rounded to float32 first, because 1 - 0.999 differs between float32 and float64.
 """
 
-# ruff: noqa: PLR0917 - arguments are those of the frameworks, by name and order
+# ruff: noqa: ARG001, PLR0917 - arguments are those of the frameworks, by name and order
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.judge import Expected, doubles, wide
-from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, graph
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, operator
 
 
 def _single(value: Any) -> Any:
@@ -23,7 +24,7 @@ def _single(value: Any) -> Any:
     return doubles(value) if isinstance(value, np.ndarray) else float(np.float32(value))
 
 
-@graph("momentum", "ApplyMomentum", "Momentum", writes=(0, 1))
+@operator("momentum", graphs="ApplyMomentum Momentum", writes=(0, 1))
 def momentum(
     variable: Array,
     accumulation: Array,
@@ -43,7 +44,7 @@ def momentum(
     return Expected(before - moved, np.abs(before) + off), Expected(after, size * 2)
 
 
-@graph("sgd", "SGD", writes=(0, 3, 5))
+@operator("sgd", graphs="SGD", writes=(0, 3, 5))
 def sgd(
     parameters: Array,
     gradient: Array,
@@ -70,7 +71,7 @@ def sgd(
     return Expected(before - rate * moved, np.abs(before) + off), Expected(after, size * 2)
 
 
-@graph("adam", "Adam", "ApplyAdam", writes=(0, 1, 2))
+@operator("adam", graphs="Adam ApplyAdam", writes=(0, 1, 2))
 def adam(
     var: Array,
     m: Array,
@@ -87,28 +88,31 @@ def adam(
 ) -> Any:
     came, first, second = doubles(gradient), _single(beta1), _single(beta2)
     one, other = _moments(doubles(m), doubles(v), came, first, second)
-    with np.errstate(all="ignore"):
-        power = 1 - _single(beta1_power), 1 - _single(beta2_power)
-        rate = _single(lr) * np.sqrt(power[1]) / power[0]
-        # The relative error of 1 - power, whose power was rounded.
-        lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
-        up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
-        below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
-        move = rate * up / below
-        off = np.abs(rate) * np.asarray(one.size) / below + np.abs(move) * (2 + lost)
-        off = np.nan_to_num(off, posinf=0.0)
+    power = 1 - _single(beta1_power), 1 - _single(beta2_power)
+    rate = _single(lr) * np.sqrt(power[1]) / power[0]
+    # The relative error of 1 - power, whose power was rounded.
+    lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
+    up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
+    below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
+    move = rate * up / below
+    off = np.abs(rate) * np.asarray(one.size) / below + np.abs(move) * (2 + lost)
+    off = np.nan_to_num(off, posinf=0.0)
     before = doubles(var)
     return Expected(before - move, np.abs(before) + off), one, other
 
 
-def _moments(m: Float64, v: Float64, came: Float64, first: Any, second: Any) -> tuple[Expected, Expected]:
+def _moments(
+    m: Float64, v: Float64, came: Float64, first: Any, second: Any, shifted: Any = 0.0
+) -> tuple[Expected, Expected]:
+    """The moments after an update; ``shifted`` is the size of the weight decay in the gradient that ``came``."""
     one = first * m + (1 - first) * came
     other = second * v + (1 - second) * came * came
-    size = np.hypot(first * m, (1 - first) * came) + np.abs(m)
-    return Expected(one, size), Expected(other, 2 * np.abs(other) + np.abs(v))
+    lost = np.hypot(first * m, (1 - first) * (np.abs(came) + shifted)) + np.abs(m)
+    spread = 2 * np.abs(other) + np.abs(v) + 2 * (1 - second) * np.abs(came) * shifted
+    return Expected(one, lost), Expected(other, spread)
 
 
-@graph("adamw", "AdamWeightDecay", writes=(0, 1, 2))
+@operator("adamw", graphs="AdamWeightDecay", writes=(0, 1, 2))
 def adam_weight_decay(
     var: Array,
     m: Array,
@@ -131,13 +135,12 @@ def adam_weight_decay(
     return Expected(before - rate * move, np.abs(before) + off), one, other
 
 
-@graph("assign", "Assign", writes=(0,), unneeded=("variable",))
+@operator("assign", graphs="Assign", writes=(0,), unneeded=("variable",))
 def assign(variable: Any, value: Array) -> Any:
-    del variable
     return (Expected(value, exact=True),)
 
 
-@graph("assign", "AssignAdd", writes=(0,))
+@operator("assign", graphs="AssignAdd", writes=(0,))
 def assign_add(variable: Array, value: Any) -> Any:
     if variable.dtype.kind in "iu":
         return (Expected(variable.astype(np.int64) + np.asarray(value).astype(np.int64), exact=True),)
@@ -205,25 +208,18 @@ def _adam(
     before, speed = doubles(parameter), float(rate)
     came, shifted = _came(before, gradient, 0.0 if decoupled else weight_decay, maximize)
     first, second = (float(each) for each in betas)
-    m, v = doubles(exp_avg), doubles(exp_avg_sq)
-    one, other = first * m + (1 - first) * came, second * v + (1 - second) * came * came
-    lost = np.hypot(first * m, (1 - first) * (np.abs(came) + shifted)) + np.abs(m)
-    spread = 2 * np.abs(other) + np.abs(v) + 2 * (1 - second) * np.abs(came) * shifted
+    one, other = _moments(doubles(exp_avg), doubles(exp_avg_sq), came, first, second, shifted)
     kept = before * (1 - speed * weight_decay) if decoupled else before
 
     def move(step: Any, up: Any, root: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
+        return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
 
-    root = np.sqrt(other)
-    step = _step_of(lambda at, some: move(at, one.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))
-    moved = np.nan_to_num(move(step, one, root))
-    off = np.abs(before) + np.nan_to_num(np.abs(move(step, lost, root)), posinf=0.0) + 4 * np.abs(moved)
-    return (
-        Expected(kept - moved, off, narrow=off),
-        Expected(one, lost, narrow=lost),
-        Expected(other, spread, narrow=spread),
-    )
+    up, root = np.asarray(one.value), np.sqrt(other.value)
+    step = _step_of(lambda at, some: move(at, up.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))
+    moved = np.nan_to_num(move(step, up, root))
+    off = np.abs(before) + np.nan_to_num(np.abs(move(step, one.size, root)), posinf=0.0) + 4 * np.abs(moved)
+    made = Expected(kept - moved, off), one, other
+    return tuple(replace(each, narrow=each.size) for each in made)
 
 
 _STEPS: Final = np.concatenate([np.arange(1.0, 20_001.0), np.geomspace(20_001, 1e8, 2_000)])

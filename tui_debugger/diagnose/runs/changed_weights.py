@@ -34,9 +34,9 @@ def _is_unproven(judged: JudgedNode) -> bool:
 def _changed(runs: tuple[DiagnosedRun, DiagnosedRun], before: StepReport, step: StepReport) -> Iterator[DiffFinding]:
     place = step.place
     ranks, steps = place[:2], place[2:]
-    agreed = {(each.match.a, each.match.b) for each in before.judged if each.judgement in _AGREES}
+    agreed = {each.match.rows for each in before.judged if each.judgement in _AGREES}
     for judged in step.judged:
-        rows = judged.match.a, judged.match.b
+        rows = judged.match.rows
         nodes = [run.nodes(rank) for run, rank in zip(runs, ranks, strict=True)]
         if nodes[0].category_of(rows[0]) not in TRAINABLE or rows not in agreed or judged.judgement in _AGREES:
             continue

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
+from tui_debugger.diagnose.ranks.layout import ParallelLayout, Ranks, recorded_layout
 from tui_debugger.diagnose.run import DiagnosedRun, ranks_of
 from tui_debugger.diagnose.runs.changed_weights import changed_weights
 from tui_debugger.diagnose.runs.distance import WITHOUT_ONE, ComparedBy, Distance
@@ -20,7 +20,6 @@ from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import (
     DiffFinding,
     DiffKind,
-    JudgedNode,
     NodeJudgement,
     Options,
     RunsReport,
@@ -32,7 +31,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
 from tui_debugger.text.numbers import and_more, named, plural
 
-Group = tuple[tuple[int, ...], tuple[int, ...]]
+Group = tuple[Ranks, Ranks]
 """Ranks of both runs that are compared together: several of one run hold parts of the same tensors."""
 
 _WORDS: Final = re.compile(r"[./]")
@@ -147,15 +146,15 @@ class _TwoRunComparison:
             if not differing:
                 continue
             first = differing[0]
-            if self.findings:
-                self.notes.append(f"{first.name} {first.text}")
-                return
             place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
-            both = (first.name, first.name), (None, None)
-            self.findings.append(
-                DiffFinding(DiffKind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text)
-            )
+            self._note_number(DiffKind.LOGGED, place, first.name, first.text, f"{first.name} {first.text}")
             return
+
+    def _note_number(self, kind: DiffKind, place: StepPlace, name: str, text: str, note: str) -> None:
+        if self.findings:
+            self.notes.append(note)
+        else:
+            self.findings.append(DiffFinding(kind, place, 0.0, -1, -1, name, name, (None, None), None, text=text))
 
     def _compare_saved_numbers(self) -> None:
         """Compares numbers beside tensors in files; a difference is only a note where tensors differ, too."""
@@ -170,12 +169,7 @@ class _TwoRunComparison:
             name, text = differing[0]
             if others := [each for each, _ in differing[1:]]:
                 text += f"; other numbers that differ: {and_more(others, _MOST_NUMBERS)}"
-            if self.findings:
-                self.notes.append(f"{name} at step {place.step_a}: {text}")
-                return
-            self.findings.append(
-                DiffFinding(DiffKind.SAVED, place, 0.0, -1, -1, name, name, (None, None), None, text=text)
-            )
+            self._note_number(DiffKind.SAVED, place, name, text, f"{name} at step {place.step_a}: {text}")
             return
 
     def _when(self, found: DiffFinding) -> tuple[int, bool, float, int]:
@@ -269,9 +263,7 @@ class _TwoRunComparison:
                 ranks_text = ", ".join(str(ranks[0]) for ranks, _ in of)
                 self.notes.append(f"ranks {ranks_text} of {name} have other nodes: stages, or other experts")
 
-    def _stages(
-        self, side: int, ranks: tuple[int, ...], steps: Sequence[int]
-    ) -> list[tuple[tuple[int, ...], set[str]]]:
+    def _stages(self, side: int, ranks: Ranks, steps: Sequence[int]) -> list[tuple[Ranks, set[str]]]:
         """Returns the ranks that have nodes which no rank before has, each with the ranks after it and these nodes."""
         files = self._tensors(side, ranks, steps)
         covered: set[str] = set()
@@ -288,9 +280,7 @@ class _TwoRunComparison:
         for side, of in enumerate(files):
             if files[1 - side].only is not None:
                 stages = [step for step in self.steps if (step.place[side], step.place[2:]) == (place[side], place[2:])]
-                of.elsewhere = {
-                    (judged.match.a, judged.match.b)[side]: judged.dy for step in stages for judged in step.judged
-                }
+                of.elsewhere = {judged.match.rows[side]: judged.dy for step in stages for judged in step.judged}
         return files
 
     def _merge_stages(self) -> None:
@@ -302,7 +292,7 @@ class _TwoRunComparison:
         for (side, *_), numbers in groups.items():
             if len(numbers) < 2:
                 continue
-            matched = [{(each.match.a, each.match.b)[side] for each in self.steps[number].judged} for number in numbers]
+            matched = [{each.match.rows[side] for each in self.steps[number].judged} for number in numbers]
             every = set().union(*matched)
             covered = {
                 one.row: one.covered
@@ -326,7 +316,7 @@ class _TwoRunComparison:
                     or (each.row_a, each.row_b)[side] not in every - matched[place]
                 ]
 
-    def _tensors(self, side: int, ranks: tuple[int, ...], steps: Sequence[int]) -> RunTensors:
+    def _tensors(self, side: int, ranks: Ranks, steps: Sequence[int]) -> RunTensors:
         run = self.runs[side]
         mates = [
             RunTensors(run, rank, [step for step in steps if step in run.steps(rank)], self.progress)
@@ -384,18 +374,16 @@ class _TwoRunComparison:
         common = [rank for rank in a if rank in b]
         if not common:
             return "no rank has the same number"
-        if unlike := self._unlike_parameter(common[0]):
+        steps = self._steps_of_both(common[0])
+        if steps is not None and (unlike := self._unlike_parameter(common[0], steps)):
             return f"{unlike} is not of one shape on rank {common[0]} of both"
-        if elsewhere := self._on_another_rank(a, b, common[0]):
+        if steps is not None and (elsewhere := self._on_another_rank(a, b, common[0], steps)):
             return elsewhere
         few, most = sorted((len(a), len(b)))
         return "" if few == most or most % few else "the runs have other numbers of ranks"
 
-    def _unlike_parameter(self, rank: int) -> str:
+    def _unlike_parameter(self, rank: int, steps: tuple[int, int]) -> str:
         """Returns a parameter that has another shape on the same rank of the other run; empty without one."""
-        steps = self._steps_of_both(rank)
-        if steps is None:
-            return ""
         files = [RunTensors(run, rank, [step], self.progress) for run, step in zip(self.runs, steps, strict=True)]
         names = [
             {
@@ -414,11 +402,8 @@ class _TwoRunComparison:
                 return str(name)
         return ""
 
-    def _on_another_rank(self, a: Sequence[int], b: Sequence[int], rank: int) -> str:
+    def _on_another_rank(self, a: Sequence[int], b: Sequence[int], rank: int, steps: tuple[int, int]) -> str:
         """Returns a sentence if nodes of a rank are on another rank in the other run; else empty."""
-        steps = self._steps_of_both(rank)
-        if steps is None:
-            return ""
         maps = self.options.maps
         names: list[dict[int, set[str]]] = []
         for run, ranks, step in zip(self.runs, (a, b), steps, strict=True):
@@ -468,10 +453,10 @@ class _TwoRunComparison:
             for judged in step.judged:
                 if judged.judgement is NodeJudgement.UNPROVEN and not judged.match.doubtful:
                     self.doubts.append(
-                        f"{where}: {self._name(step, judged)} differs, and not all of its inputs are known"
+                        f"{where}: {self._name(step, 0, judged.match.a)} differs, and not all of its inputs are known"
                     )
             if norms := [each for each in step.judged if each.worst is not None and each.worst.meant == WITHOUT_ONE]:
-                weights = f"{plural(len(norms), 'weight')} of norms, such as {self._name(step, norms[0])},"
+                weights = f"{plural(len(norms), 'weight')} of norms, such as {self._name(step, 0, norms[0].match.a)},"
                 self.doubts.append(
                     f"{where}: one run keeps {weights} without 1, and no file tells whether its program adds the 1 back"
                 )
@@ -483,16 +468,13 @@ class _TwoRunComparison:
                     at = f"rank {step.place[one.side]} step {step.place[2 + one.side]}"
                     self.doubts.append(f"{at}: {one.name} is in the {only} run only, and nothing around it tells")
             for match in step.doubtful:
-                names = [
-                    run.nodes(rank).names[row]
-                    for run, rank, row in zip(self.runs, step.place[:2], (match.a, match.b), strict=True)
-                ]
+                names = [self._name(step, side, row) for side, row in enumerate(match.rows)]
                 by = f"is paired with {names[1]} by the {match.rule.value} only, and no value proves it"
                 told = by if match.rule is Rule.SUFFIX else "may be another node of the second run"
                 self.doubts.append(f"{where}: {names[0]} {told}")
         if self._strangers():
             self.doubts.insert(0, "no name is in both runs: what was paired is a guess; --map-name pairs names")
-        if not any(count for how, count in self._compared() if how is not ComparedBy.NOT):
+        if not any(how is not ComparedBy.NOT for step in self.steps for how in step.compared):
             self.doubts.insert(0, "no tensor of both runs could be compared")
         for run in self.runs:
             self.doubts += [f"{part.where} ({part.why})" for part in run.unreadable()]
@@ -503,7 +485,7 @@ class _TwoRunComparison:
         pairs = [(step, judged.match) for step in self.steps for judged in step.judged]
         for step, match in pairs:
             tables = [run.nodes(step.place[side]) for side, run in enumerate(self.runs)]
-            names = [_WORDS.split(nodes.names[row]) for nodes, row in zip(tables, (match.a, match.b), strict=True)]
+            names = [_WORDS.split(nodes.names[row]) for nodes, row in zip(tables, match.rows, strict=True)]
             ends = {tuple(words[-2:]) for words in names}
             alike = match.rule is Rule.SUFFIX and (len(ends) == 1 or min(map(len, names)) == 1)
             if alike or match.rule not in {Rule.SUFFIX, Rule.ALIGNED} or any(len(nodes.in_node) for nodes in tables):
@@ -526,12 +508,8 @@ class _TwoRunComparison:
                     if text not in self.doubts:
                         self.doubts.append(text)
 
-    def _compared(self) -> Iterator[tuple[ComparedBy, int]]:
-        for step in self.steps:
-            yield from step.compared.items()
-
-    def _name(self, step: StepReport, judged: JudgedNode) -> str:
-        return self.runs[0].nodes(step.place.rank_a).names[judged.match.a]
+    def _name(self, step: StepReport, side: int, row: int) -> str:
+        return self.runs[side].nodes(step.place[side]).names[row]
 
 
 class _Overall:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.runs.digests import digests, rows_and_width, rows_of
 from tui_debugger.diagnose.runs.distance import Distance, distance, unit_of
 from tui_debugger.diagnose.runs.kinds import factor_between, kind_of_difference
@@ -56,11 +56,14 @@ _LEAST: Final = 4
 """The fewest elements of a vector for a match; a single number may be equal by chance."""
 
 
+Numbers = tuple[int, ...]
+
+
 class _Name(NamedTuple):
     """A name with its numbers replaced, and the numbers."""
 
     template: str
-    numbers: tuple[int, ...]
+    numbers: Numbers
 
     def before(self, at: int) -> tuple[str, ...]:
         """Returns the words before a number, and the rank."""
@@ -74,7 +77,7 @@ class _SourceRow(NamedTuple):
     """
 
     template: str
-    inner: tuple[int, ...]
+    inner: Numbers
     swapped: bool
     row: int
 
@@ -92,7 +95,7 @@ class Learned:
     ``layouts`` has by direction, name without numbers, and shape: whether it is transposed, and the source of each row.
     """
 
-    layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
+    layouts: dict[tuple[str, str, Shape], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
     turned: bool = False
 
 
@@ -187,8 +190,8 @@ class _Conversions:
         self.places: dict[int, list[_RowPlace]] = defaultdict(list)
         self.layouts: dict[str, list[_SourceRow | None] | None] = {}
         self.by_name = {parsed(name): name for name in a}
-        self.layers: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = defaultdict(list)
-        self.of_size: dict[tuple[str, tuple[int, ...], bool, tuple[int, int], bool], list[_Name]] = defaultdict(list)
+        self.layers: dict[tuple[str, Numbers], list[Numbers]] = defaultdict(list)
+        self.of_size: dict[tuple[str, Numbers, bool, tuple[int, int], bool], list[_Name]] = defaultdict(list)
         for words, name in sorted(self.by_name.items()):
             for at in range(len(words.numbers) + 1):
                 if at < len(words.numbers):
@@ -326,10 +329,10 @@ class _Conversions:
                 return True
         return False
 
-    def _shifted(self, words: _Name, shifts: Mapping[tuple[str, ...], int]) -> tuple[int, ...]:
+    def _shifted(self, words: _Name, shifts: Mapping[tuple[str, ...], int]) -> Numbers:
         return tuple(number + shifts.get(words.before(at), 0) for at, number in enumerate(words.numbers))
 
-    def _numbers(self, name: str) -> tuple[int, ...]:
+    def _numbers(self, name: str) -> Numbers:
         """Returns the numbers in a name of the second run, as the first run counts."""
         return self._shifted(parsed(name), self.shifts)
 
@@ -428,7 +431,7 @@ class _Conversions:
             ]
             if all(each is None or self._name(each, self._numbers(name)) for each in turned for name in names):
                 return turned
-        votes: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        votes: Counter[tuple[str, Numbers]] = Counter()
         for name in names:
             own = self._numbers(name)
             for whole in self.vectors.get(self._content(self.b[name]), ()):
@@ -536,7 +539,7 @@ class _Conversions:
     def _left_for(self, sources: Sequence[_SourceRow | None], missing: Sequence[int], name: str) -> list[_SourceRow]:
         """Returns the unused rows for the missing ones; empty where several sources have as many."""
         own = self._numbers(name)
-        used: dict[tuple[str, tuple[int, ...]], set[int]] = defaultdict(set)
+        used: dict[tuple[str, Numbers], set[int]] = defaultdict(set)
         for each in sources:
             if each is not None:
                 used[each.template, each.inner].add(each.row)
@@ -714,8 +717,8 @@ def _some(of: Sequence[int | None]) -> Sequence[int | None]:
 
 def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
     """Counts the rows that are unusual: transposed, out of order, or up before gate."""
-    last: dict[tuple[str, tuple[int, ...]], int] = {}
-    first: dict[tuple[int, ...], int] = {}
+    last: dict[tuple[str, Numbers], int] = {}
+    first: dict[Numbers, int] = {}
     odd = 0
     for each in sources:
         if each is None:

@@ -6,9 +6,9 @@ infinity against anything else, differ without a size. Integers and booleans are
 
 from __future__ import annotations
 
+import json
 import math
 import os
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape, Shapes
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.opener import open_regular
@@ -97,10 +97,10 @@ class Distance:
     unit: float = 0.0
     exact: bool = False
     size: float = 0.0
-    worst: tuple[int, ...] = ()
+    worst: Shape = ()
     values: tuple[float, float] | None = None
     types: tuple[str, str] = ("", "")
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: Shapes = ()
     why: str = ""
     joined: str = ""
     replicas: tuple[int, int] = (-1, -1)
@@ -117,46 +117,43 @@ class Distance:
         return self.compared and not self.relative
 
 
-_NUMBERS: Final = struct.Struct("<2d3q1d?d2d?q")
+_KEPT: Final = (
+    *(
+        "relative",
+        "element",
+        "odd",
+        "differing",
+        "count",
+        "unit",
+        "exact",
+        "size",
+        "worst",
+        "values",
+        "types",
+        "shapes",
+    ),
+)
 
 
 def pack_distance(found: Distance) -> bytes:
     """Returns the distance of two files as bytes, for the index."""
-    values = found.values or (0.0, 0.0)
-    numbers = _NUMBERS.pack(
-        *(found.relative, found.element, found.odd, found.differing, found.count, found.unit, found.exact, found.size),
-        *(*values, found.values is not None, len(found.types[0])),
-    )
-    shapes = [value for shape in (found.worst, *found.shapes) for value in (len(shape), *shape)]
-    return numbers + "".join(found.types).encode() + b"\0" + struct.pack(f"<{len(shapes)}q", *shapes)
+    return json.dumps([getattr(found, name) for name in _KEPT]).encode()
 
 
 def unpack_distance(payload: bytes) -> Distance | None:
     """Reverses ``pack_distance``; None for other bytes."""
     try:
-        relative, element, odd, differing, count, unit, exact, size, one, other, told, cut = _NUMBERS.unpack_from(
-            payload
-        )
-        names, _, rest = payload[_NUMBERS.size :].partition(b"\0")
-        numbers = list(struct.unpack(f"<{len(rest) // 8}q", rest))
-        types = names.decode()
-        shapes = []
-        while numbers:
-            length = numbers.pop(0)
-            shapes.append(tuple(numbers[:length]))
-            del numbers[:length]
-        return Distance(
-            *(ComparedBy.VALUES, relative, element, odd, differing, count, unit, exact, size),
-            worst=shapes[0],
-            values=(one, other) if told else None,
-            types=(types[:cut], types[cut:]),
-            shapes=tuple(shapes[1:]),
-        )
-    except (struct.error, UnicodeDecodeError, IndexError):
+        *numbers, worst, values, types, shapes = json.loads(payload)
+        told = tuple(worst), values and tuple(values), tuple(types), tuple(map(tuple, shapes))
+        return Distance(ComparedBy.VALUES, **dict(zip(_KEPT, (*numbers, *told), strict=True)))
+    except (ValueError, TypeError):
         return None
 
 
-def not_compared(why: str, shapes: tuple[tuple[int, ...], ...] = (), types: tuple[str, str] = ("", "")) -> Distance:
+TypeAndShape = tuple[str, tuple[int, ...]]
+
+
+def not_compared(why: str, shapes: Shapes = (), types: tuple[str, str] = ("", "")) -> Distance:
     return Distance(ComparedBy.NOT, why=why, shapes=shapes, types=types)
 
 
@@ -256,7 +253,7 @@ def _type_name(declared: str, dtype: DType) -> str:
     return name_of(meant if meant is not None else dtype)
 
 
-def _equal(dtype: DType, names: tuple[str, str], shapes: tuple[tuple[int, ...], ...]) -> Distance:
+def _equal(dtype: DType, names: tuple[str, str], shapes: Shapes) -> Distance:
     count = math.prod(shapes[0])
     return Distance(
         ComparedBy.VALUES, count=count, unit=unit_of(names), exact=_is_exact(dtype), types=names, shapes=shapes
@@ -315,7 +312,7 @@ def distance(
     )
 
 
-def _number(array: Array, index: tuple[int, ...]) -> float:
+def _number(array: Array, index: Shape) -> float:
     value = array[index]
     return float(abs(value)) if array.dtype.kind == "c" else float(value)
 
@@ -441,7 +438,7 @@ def _parts(array: Array) -> Array:
 def distance_of_statistics(
     a: TensorStats | None,
     b: TensorStats | None,
-    metas: tuple[tuple[str, tuple[int, ...]] | None, tuple[str, tuple[int, ...]] | None],
+    metas: tuple[TypeAndShape | None, TypeAndShape | None],
     hashes: tuple[int, int] = (0, 0),
     *,
     sums: bool = False,
@@ -462,7 +459,7 @@ def distance_of_statistics(
 def _distance_of_statistics(
     a: TensorStats | None,
     b: TensorStats | None,
-    metas: tuple[tuple[str, tuple[int, ...]] | None, tuple[str, tuple[int, ...]] | None],
+    metas: tuple[TypeAndShape | None, TypeAndShape | None],
 ) -> Distance:
     if a is None or b is None:
         return not_compared("no values and no statistics were dumped")

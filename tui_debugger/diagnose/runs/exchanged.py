@@ -17,7 +17,7 @@ from operator import eq
 from typing import Final, NamedTuple
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.conversions import OF_RANK, ROUNDING, WeightConversion, turned_around
+from tui_debugger.diagnose.runs.conversions import OF_RANK, ROUNDING, Numbers, WeightConversion, turned_around
 from tui_debugger.diagnose.runs.distance import Distance, distance
 from tui_debugger.stats.dtypes import name_of
 
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
 
 class _Spelled(NamedTuple):
     template: str
-    numbers: tuple[int, ...]
+    numbers: Numbers
 
 
 def held_against_names(
@@ -107,7 +107,7 @@ def held_against_names(
 
 def _on_other_ranks(found: Sequence[WeightConversion]) -> set[str]:
     """Returns the parts of weights that are not in the order of their ranks; several ranks may have the same part."""
-    groups: dict[tuple[str, str], list[tuple[int, tuple[tuple[int, ...], int], str]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[int, tuple[Numbers, int], str]]] = defaultdict(list)
     for each in found:
         name, of_rank, rank = each.made.partition(OF_RANK)
         if of_rank:
@@ -192,7 +192,7 @@ def _of_another_kind(
         return
     used = {made[name] for name in names}
     free = [name for name in sources.get(template, ()) if name not in used]
-    of_layer: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    of_layer: dict[Numbers, list[str]] = defaultdict(list)
     for name in free:
         of_layer[_spelled(name).numbers[:1]].append(name)
     for name in others:
@@ -218,7 +218,7 @@ def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple
             yield name, _Place(made[holders[numbers]], whole or counts)
 
 
-def _ranked(numbers: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _ranked(numbers: Sequence[Numbers]) -> list[Numbers]:
     """Returns numbers as places among all that stand where they do; those that are the same everywhere are left out."""
     columns = [dict(zip(sorted(set(of)), range(len(of)), strict=False)) for of in zip(*numbers, strict=True)]
     return [tuple(of[each] for of, each in zip(columns, row, strict=True) if len(of) > 1) for row in numbers]

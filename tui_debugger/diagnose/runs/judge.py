@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.arguments import other_arguments
@@ -34,7 +34,7 @@ from tui_debugger.diagnose.runs.results import (
     NodeJudgement,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Noise, PairKey
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Noise, PairKey, key_of
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
@@ -45,7 +45,6 @@ from tui_debugger.graph.categories import (
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import Side
 from tui_debugger.text.numbers import plural
 
 SUSPICIOUS: Final = 1.7
@@ -87,6 +86,11 @@ class _NodeInputs(NamedTuple):
     unknown: bool
     vague: bool = False
 
+    def explain(self, found: Distance) -> bool:
+        """Tells whether an output differs no more than the inputs make it."""
+        unit = max(self.unit, found.unit)
+        return found.compared and error_over_expected(found.relative, self.dx, unit) <= INTRODUCED
+
 
 def _far(distance: Distance) -> float:
     """Returns an upper bound of an input's distance; rounding moves a norm much less than many elements."""
@@ -104,7 +108,7 @@ class StepJudge(ParameterCauses):
         self.others = earlier.others
         self.noise = earlier.noise or {}
         self.dx_of: dict[int, float] = {}
-        self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
+        self._held: tuple[dict[Shape, dict[bytes, list[int]]], ...] = {}, {}
         self.odd = False
         self.suspected: set[int] = set()
         self.found_before = False
@@ -116,15 +120,14 @@ class StepJudge(ParameterCauses):
         entries = self._entries()
         self._measure(entries, self.before)
         entries = self.with_proof(entries)
-        is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
-        entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
+        is_parameter = self.is_parameter  # judged where they are read, if anybody reads them
+        entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.a), entry.order, entry.a))
         self.note_entries(entries)
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
-        judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
-        compared: dict[ComparedBy, int] = defaultdict(int)
-        for distance in (*self.distances.values(), *(each.distance for each in self.converted)):
-            compared[distance.how] += 1
+        judged = self._look_into_containers(judged, {entry.a: entry for entry in entries})
+        distances = (*self.distances.values(), *(each.distance for each in self.converted))
+        compared = Counter(each.how for each in distances)
         doubtful = tuple(match for match in self.matching.matches if match.doubtful)
         doubtful += tuple(each.match for each in judged if each.match.a in self.unproven)
         one_sided = self.one_sided(judged)
@@ -171,7 +174,7 @@ class StepJudge(ParameterCauses):
     def _without_rescaled(self, judged: list[JudgedNode]) -> list[JudgedNode]:
         """Withdraws findings of gradients that differ by one factor for all gradients."""
         names = self.flows[0].nodes.names
-        gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
+        gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.is_parameter(row)}
         found = [each for each in self.findings if each.kind is DiffKind.INTRODUCED and each.name in gradients]
         kept = without_rescaled(found, (self.files[0].run, self.files[1].run))
         rows = {each.row_a for each in found} - {each.row_a for each in kept}
@@ -198,10 +201,10 @@ class StepJudge(ParameterCauses):
         for entry in entries:
             if self._other_shape_is_found(entry):
                 continue
-            name, view = self.flows[0].nodes.names[entry.match.a], entry.match.a in bridged
+            name, view = self.names[0][entry.a], entry.a in bridged
             if entry.missing and not view:
                 found[name] = "an output was dumped in one run only"
-            elif not (entry.outputs or view) and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
+            elif not (entry.outputs or view) and self._dumped(0, entry.a) != self._dumped(1, entry.b):
                 found[name] = "it was dumped in one run only"
             pairs: list[tuple[str, Located | None, Located | None, Feed | None]]
             pairs = [(f"{name}:{slot}", one, other, None) for slot, one, other in entry.outputs]
@@ -212,19 +215,19 @@ class StepJudge(ParameterCauses):
                     continue
                 is_bridged = view if feed is None else feed.holders in shown
                 if is_bridged or (
-                    entry.match.a in (covered if feed is None else good)
+                    entry.a in (covered if feed is None else good)
                     and (feed is None or self.feed_fits(feed, agreed, good))
                 ):
-                    bare.add(((one.step, one.index), (other.step, other.index)))
+                    bare.add(key_of(one, other))
                 else:
                     unlike = len(set(distance.shapes)) > 1
                     shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
-                    if unlike and not self.sides[0].is_parameter(entry.match.a):
+                    if unlike and not self.is_parameter(entry.a):
                         behind.append(tensor)
                         if len(behind) > 1:
                             continue  # it follows from the first
                     found[tensor] = f"{distance.why} {shapes}".strip()
-            if len(self._rounds(0, entry.match.a)) != len(self._rounds(1, entry.match.b)):
+            if len(self._rounds(0, entry.a)) != len(self._rounds(1, entry.b)):
                 found[name] = "it ran a different number of times within the step"
         if len(behind) > 1:
             found[behind[0]] += f", and so do {plural(len(behind) - 1, 'tensor')} behind it"
@@ -233,7 +236,7 @@ class StepJudge(ParameterCauses):
     def _other_shape_is_found(self, entry: NodePair) -> bool:
         return any(
             each.kind is DiffKind.PARAMETER
-            and each.row_a == entry.match.a
+            and each.row_a == entry.a
             and each.distance is not None
             and not each.distance.compared
             for each in self.findings
@@ -244,7 +247,7 @@ class StepJudge(ParameterCauses):
         found: dict[int, int] = {}
         nodes = self.flows[0].nodes
         for row in self.sides[0].rows:
-            update = update_of(nodes.op_type(row)) if not self.sides[0].is_parameter(row) else None
+            update = update_of(nodes.op_type(row)) if not self.is_parameter(row) else None
             if update is None or row not in self.matching.to_b:
                 continue
             for slot, holder in enumerate(self.flows[0].holders(row)):
@@ -253,13 +256,13 @@ class StepJudge(ParameterCauses):
         return found
 
     def _judge(self, entry: NodePair, updates: Mapping[int, int]) -> JudgedNode:
-        match, a = entry.match, entry.match.a
+        match, a = entry.match, entry.a
         outputs = [(slot, found) for slot, one, other in entry.outputs if (found := self.distance(one, other))]
         compared = [(slot, found) for slot, found in outputs if found.compared]
-        if self.sides[0].is_parameter(a) and a not in updates:
+        if self.is_parameter(a) and a not in updates:
             return self._judge_parameter(entry, compared)
         given = self._given(entry)
-        if self.sides[0].is_parameter(a):
+        if self.is_parameter(a):
             given = _NodeInputs(max(given.dx, self.dx_of.get(updates[a], math.inf)), given.element, given.unit, False)
         self.dx_of[a] = given.dx
         outputs, why = self._finish(entry, outputs, given)
@@ -281,7 +284,7 @@ class StepJudge(ParameterCauses):
         self.odd = self.odd or bool(worst.odd)
         if judgement is NodeJudgement.INTRODUCED and self.reads_nothing_known(entry):
             judgement = NodeJudgement.UNPROVEN
-        if judgement is NodeJudgement.INTRODUCED and is_collective(self.flows[0].nodes.op_type(a)):
+        if judgement is NodeJudgement.INTRODUCED and is_collective(self.op_type(a)):
             judgement = self._after_exchange(a)
         if judgement is NodeJudgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
             judgement = NodeJudgement.INHERITED
@@ -298,28 +301,25 @@ class StepJudge(ParameterCauses):
         Such calls add a bias, or reduce the output of a row-parallel layer; then their output is compared, and a
         sentence says so.
         """
-        if self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
+        if self.is_parameter(entry.a) or len(entry.outputs) != 1:
             return outputs, ""
         ((slot, *at),) = entry.outputs
-        for _, found in outputs:
-            unit = max(given.unit, found.unit)
-            if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
-                return outputs, ""
-        for side, row in enumerate((entry.match.a, entry.match.b)):
+        if any(given.explain(found) for _, found in outputs):
+            return outputs, ""
+        for side, row in enumerate(entry.match.rows):
             between: list[int] = []
             for follower in self.followers(side, row):
                 between.append(follower)
-                made = self.flows[side].located(self.steps[side], follower, Side.OUTPUT, 0, entry.rounds[side])
+                made = self.output(side, follower, 0, entry.rounds[side])
                 if made.index < 0:
                     continue
                 found = self.measured(made, at[1]) if side == 0 else self.measured(at[0], made)
-                unit = max(given.unit, found.unit)
-                if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
-                    name = self.flows[side].nodes.names[follower]
-                    own = self.flows[1 - side].nodes.names[(entry.match.b, entry.match.a)[side]]
+                if given.explain(found):
+                    name = self.names[side][follower]
+                    own = self.names[1 - side][(entry.b, entry.a)[side]]
                     text = f"{own} of {'BA'[side]} makes at once what ends with it"
                     self.finished.update({(side, each): text for each in between})
-                    self.distances[(at[0].step, at[0].index), (at[1].step, at[1].index)] = found
+                    self.distances[key_of(*at)] = found
                     return [(slot, found)], f"compared with what {name} of {'AB'[side]} makes of it"
         return outputs, ""
 
@@ -328,7 +328,7 @@ class StepJudge(ParameterCauses):
             return NodeJudgement.SAME
         if times <= INTRODUCED:
             return NodeJudgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else NodeJudgement.INHERITED
-        if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
+        if entry.a in self.containers[0] or entry.b in self.containers[1]:
             return NodeJudgement.INSIDE
         if (
             (given.vague and not worst.odd)
@@ -355,7 +355,7 @@ class StepJudge(ParameterCauses):
                 for of, at in files.nodes_like(self.flows[side].nodes, row)
             ]
             for side, (files, step, row, round_) in enumerate(
-                zip(self.files, self.steps, (entry.match.a, entry.match.b), entry.rounds, strict=True)
+                zip(self.files, self.steps, entry.match.rows, entry.rounds, strict=True)
             )
         ]
         wrong = [any(isinstance(each, OperatorCheck) and each.wrong for each in of) for of in checks]
@@ -365,7 +365,7 @@ class StepJudge(ParameterCauses):
             all(isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in of)
             for of in checks
         ]
-        update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
+        update = update_of(self.op_type(entry.a)) is not None  # judged by what it wrote over
         if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
             return judgement, -1
         if judgement not in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} or not math.isfinite(worst.relative):
@@ -381,16 +381,16 @@ class StepJudge(ParameterCauses):
         return {True: NodeJudgement.INTRODUCED, False: NodeJudgement.INHERITED, None: NodeJudgement.UNPROVEN}[alike]
 
     def _is_operator(self, entry: NodePair) -> bool:
-        return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))
+        return not (self.is_parameter(entry.a) or self.sides[0].backward(entry.a))
 
     def _is_random(self, entry: NodePair) -> bool:
-        return is_random(self.flows[0].nodes.op_type(entry.match.a))
+        return is_random(self.op_type(entry.a))
 
     def _is_lenient(self, entry: NodePair, dx: float, worst: Distance) -> bool:
         """Tells whether an optimizer such as Adam may have made a full step from a gradient that is noise."""
-        row = entry.match.a
+        row = entry.a
         nodes = self.flows[0].nodes
-        if update_of(nodes.op_type(row)) is None and not self.sides[0].is_parameter(row):
+        if update_of(nodes.op_type(row)) is None and not self.is_parameter(row):
             return False
         return worst.relative <= 10 * math.sqrt(dx)
 
@@ -407,8 +407,8 @@ class StepJudge(ParameterCauses):
 
     def _is_sum(self, entry: NodePair, found: Distance) -> bool:
         """Tells whether an output is a sum of inputs, or of parts of one, such as the gradient of a bias."""
-        row = entry.match.a
-        if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
+        row = entry.a
+        if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.op_type(row) in PARAMETER_GRADIENTS:
             return True
         counts = [each.count for feed in entry.feeds if (each := self.distance(*feed.at)) is not None]
         return self.sides[0].backward(row) and found.count < max(counts, default=0)
@@ -416,7 +416,7 @@ class StepJudge(ParameterCauses):
     def _uncancelled(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
         """Returns how far an output may be off, by the size of its terms."""
         feeds = [(self._size(feed), each.count) for feed in entry.feeds if (each := self.distance(*feed.at))]
-        if self.sides[0].type_of(entry.match.a) in _PRODUCTS and len(feeds) >= 2:
+        if self.sides[0].type_of(entry.a) in _PRODUCTS and len(feeds) >= 2:
             (one, n), (other, m) = feeds[:2]
             terms = math.sqrt(max(n * m / max(found.count, 1), 1))
             return (given.dx + given.unit / math.sqrt(terms)) * one * other
@@ -427,7 +427,7 @@ class StepJudge(ParameterCauses):
 
     def _summed(self, entry: NodePair) -> Sequence[Feed]:
         """Returns the terms of a sum; in the backward pass only the gradients among the inputs."""
-        if not self.sides[0].backward(entry.match.a):
+        if not self.sides[0].backward(entry.a):
             return entry.feeds
         gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.sides[0].backward(each.holders[0])]
         return gradients or entry.feeds
@@ -453,7 +453,7 @@ class StepJudge(ParameterCauses):
         if len(entry.feeds) != 1 or not self.keeps_values(entry):
             return False
         ((one, other),) = ((feed.holders) for feed in entry.feeds)
-        if min(one, other) < 0 or not self.sides[0].is_parameter(one) or self.matching.to_b.get(one, -1) != other:
+        if min(one, other) < 0 or not self.is_parameter(one) or self.matching.to_b.get(one, -1) != other:
             return False
         at = next((of_a, of_b) for number, of_a, of_b in entry.outputs if number == slot)
         self._cause_of_parameter(one, worst, entry, entry.feeds[0]._replace(at=at), left=True)
@@ -474,11 +474,11 @@ class StepJudge(ParameterCauses):
             vague = vague or feed.holders[0] in self.suspected
             vague = vague or self.is_only_bounded(feed, distance)
             dx, ex, unit = max(dx, _far(distance)), max(ex, distance.element), max(unit, distance.unit)
-        if self.sides[0].backward(entry.match.a):
+        if self.sides[0].backward(entry.a):
             forward = [
                 row
-                for row in self.sides[0].producers(entry.match.a)
-                if not self.sides[0].backward(row) and not self.sides[0].is_parameter(row)
+                for row in self.sides[0].producers(entry.a)
+                if not self.sides[0].backward(row) and not self.is_parameter(row)
             ]
             dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward), *map(self._drawn, entry.feeds)])
         if self._is_without_inputs(entry):
@@ -505,10 +505,7 @@ class StepJudge(ParameterCauses):
         if entry.feeds:
             return False
         unsure = int(NodeFlag.INFERRED | NodeFlag.FILE_ONLY | NodeFlag.PARTIAL)
-        return all(
-            int(flow.nodes.flags[row]) & unsure
-            for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)
-        )
+        return all(int(flow.nodes.flags[row]) & unsure for flow, row in zip(self.flows, entry.match.rows, strict=True))
 
     def _look_at_input(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
         unit = distance.unit
@@ -528,9 +525,8 @@ class StepJudge(ParameterCauses):
         )
         if parameter is not None:
             row = holders[0] if holders[0] >= 0 else self.matching.to_a.get(holders[1], -1)
-            if row >= 0 and self.sides[0].is_parameter(row):
-                left = any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
-                self._cause_of_parameter(row, distance, entry, feed, left=left)
+            if row >= 0 and self.is_parameter(row):
+                self._cause_of_parameter(row, distance, entry, feed, left=self.is_of_before(feed))
         elif max(holders) < 0:
             behind = self._parameter_behind(entry, feed, distance)
             if behind >= 0:
@@ -553,27 +549,25 @@ class StepJudge(ParameterCauses):
         if self.ranks == 1 and len(distance.shapes) == 2 and not all(map(self._held_in, (0, 1), distance.shapes)):
             return -1  # no parameter has this shape: the values need not be read
         holding = [
-            self._held_in(side, array.shape).get(_digest(array), [])
-            if at and (array := files.array(at)) is not None
-            else []
-            for side, (files, at) in enumerate(zip(self.files, feed.at, strict=True))
+            self._held_in(side, array.shape).get(_digest(array), []) if array is not None else []
+            for side, array in enumerate(self.arrays(feed.at))
         ]
         found = [row for row in holding[0] if self.matching.to_b.get(row, -1) in holding[1]]
         paths = self.flows[0].nodes.paths
-        scope = paths[entry.match.a].rpartition("/")[0]
+        scope = paths[entry.a].rpartition("/")[0]
         return min(found, key=lambda row: (paths[row].rpartition("/")[0] != scope, row), default=-1)
 
-    def _held_in(self, side: int, shape: tuple[int, ...]) -> Mapping[bytes, Sequence[int]]:
+    def _held_in(self, side: int, shape: Shape) -> Mapping[bytes, Sequence[int]]:
         """Returns the parameters of a run with a shape, by digest of their values; reads each once a step."""
         found = self._held[side].get(shape)
         if found is None:
             found = self._held[side][shape] = defaultdict(list)
             for match in self.matching.matches:
-                row = (match.a, match.b)[side]
-                if not self.sides[0].is_parameter(match.a) or self.sides[side].shapes(row) not in {None, (shape,)}:
+                row = match.rows[side]
+                if not self.is_parameter(match.a) or self.sides[side].shapes(row) not in {None, (shape,)}:
                     continue
-                at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, 0)
-                own = self.files[side].array(at) if at.index >= 0 else None
+                at = self.output(side, row, 0)
+                own = self.files[side].array(at)
                 if own is not None and own.shape == shape:
                     found[_digest(own)].append(row)
         return found
@@ -618,20 +612,13 @@ class StepJudge(ParameterCauses):
             return replace(base, text="it differs from what its producer made: something in between was not recorded")
         region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
         side, row = next((each for each in region if self.turned_bad(*each)), region[-1])
-        name = self.flows[side].nodes.names[row]
+        name = self.names[side][row]
         own, others = (
-            ", ".join(self.flows[each].nodes.names[number] for each, number in region if each == of)
-            for of in (side, 1 - side)
+            ", ".join(self.names[each][number] for each, number in region if each == of) for of in (side, 1 - side)
         )
-        key = self.output_key(side, row)
         return replace(
-            base,
-            name=name,
-            other_name="",
-            row_a=row if side == 0 else -1,
-            row_b=row if side == 1 else -1,
-            keys=(key, None) if side == 0 else (None, key),
-            consumer=self.flows[0].nodes.names[entry.match.a],
+            base.only_in(side, row, name, self.output_key(side, row)),
+            consumer=self.names[0][entry.a],
             text=f"only {'AB'[side]} has {own}{self.read_by(side, row)}"
             + (f", and only {'BA'[side]} has {others}" if others else "")
             + "; what comes out of it differs",
@@ -706,11 +693,11 @@ class StepJudge(ParameterCauses):
         return result
 
     def _inner(self, match: NodeMatch) -> list[str]:
-        names = [
-            self.flows[0].nodes.names[row] for row in self.containers[0].get(match.a, ()) if row in self.matching.only_a
-        ]
-        return names + [
-            self.flows[1].nodes.names[row] for row in self.containers[1].get(match.b, ()) if row in self.matching.only_b
+        return [
+            self.names[side][row]
+            for side, module in enumerate(match.rows)
+            for row in self.containers[side].get(module, ())
+            if row in self.matching.only[side]
         ]
 
     def _inside_text(self, inner: Sequence[str]) -> str:
@@ -733,7 +720,7 @@ class StepJudge(ParameterCauses):
             self.findings.append(finding)
 
     def _names(self, rows: Iterable[int]) -> set[str]:
-        return {self.flows[0].nodes.names[row] for row in rows}
+        return {self.names[0][row] for row in rows}
 
     # -- findings ----------------------------------------------------------------------------------
 
@@ -741,7 +728,7 @@ class StepJudge(ParameterCauses):
         at = next((one, other) for number, one, other in entry.outputs if number == slot)
         kind, text = DiffKind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
         if self._is_random(entry):
-            idle = [self._is_identity(side, row) for side, row in enumerate((entry.match.a, entry.match.b))]
+            idle = [self._is_identity(side, row) for side, row in enumerate(entry.match.rows)]
             kind, text = DiffKind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
             if idle[0] != idle[1]:
                 text = f"it is switched off in {'AB'[idle.index(True)]}, where its output is its input"
@@ -756,12 +743,7 @@ class StepJudge(ParameterCauses):
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: NodePair) -> str:
-        rows = entry.match.a, entry.match.b
-        calls = [
-            files.run.arguments(files.rank, step, row, round=of)
-            for files, step, row, of in zip(self.files, self.steps, rows, entry.rounds, strict=True)
-        ]
-        return other_arguments(*calls)
+        return other_arguments(*self.calls(entry.match.rows, entry.rounds))
 
 
 def _digest(array: Array) -> bytes:

@@ -39,11 +39,17 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
     count = int(np.count_nonzero(apart))
     if a.dtype.kind in "biu":  # of 64 bits float64 does not hold all
         return "values", f"{np.count_nonzero(a != b) if b.dtype.kind in 'biu' else count} of {a.size} differ"
-    for judge in (_few, _masked, _cast, _scale, _offset, _arranged, _one_row, _rounding):
-        found = judge(x, y, apart, unit)
-        if found[0]:
-            return found
-    return "values", f"{count} of {a.size} elements differ"
+    return (
+        _few(x, y, apart)
+        or _masked(x, y, apart)
+        or _cast(x, y)
+        or _scale(x, y, unit)
+        or _offset(x, y, unit)
+        or _arranged(x, y)
+        or _one_row(apart)
+        or _rounding(x, y, unit)
+        or ("values", f"{count} of {a.size} elements differ")
+    )
 
 
 @np.errstate(all="ignore")
@@ -71,6 +77,8 @@ def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit
 
 
 Wide = npt.NDArray[np.float64]
+_Kind = tuple[str, str]
+"""A word, and a sentence."""
 
 
 def _wide(array: Array) -> Wide:
@@ -84,16 +92,16 @@ def _bad_text(word: str, x: Mask, y: Mask) -> str:
     return f"{word}: {', '.join(sides)}"
 
 
-def _few(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - all judges are called alike
+def _few(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
     where = np.argwhere(apart)
     if not 0 < len(where) <= max(1, x.size // 1000) or x.size < 2:
-        return "", ""
+        return None
     index = tuple(int(each) for each in where[0])
     many = "one element differs" if len(where) == 1 else f"{len(where)} elements differ, the first"
     return "element", f"{many} at {index_text(index)}: {number(float(x[index]))} in A, {number(float(y[index]))} in B"
 
 
-def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _masked(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
     """All nonzero elements agree: another dropout mask."""
     if (
         apart.any()
@@ -101,22 +109,22 @@ def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # n
         and not bool((x[apart] == 0).all() or (y[apart] == 0).all())
     ):
         return "random", "what is not zero on both sides agrees: other elements were set to zero"
-    return "", ""
+    return None
 
 
-def _cast(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _cast(x: Wide, y: Wide) -> _Kind | None:
     """One side is the other, rounded to a smaller type."""
     for dtype in _SMALLER:
         for one, other, names in ((x, y, "BA"), (y, x, "AB")):
             if np.array_equal(one.astype(np.float32).astype(dtype).astype(np.float64), other):
                 return "rounding", f"{names[0]} is {names[1]} rounded to {dtype.name}"
-    return "", ""
+    return None
 
 
-def _scale(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _scale(x: Wide, y: Wide, unit: float) -> _Kind | None:
     factor = factor_between(x, y, unit)
     if factor is None or abs(factor - 1) < 4 * unit:
-        return "", ""
+        return None
     if abs(factor + 1) < _FIT:
         return "sign", "B is A with the sign turned"
     return "scale", f"B is A times {factor:.6g}"
@@ -135,18 +143,18 @@ def factor_between(a: Array, b: Array, unit: float) -> float | None:
     return None if rest > max(_FIT * whole, 4 * unit * float(np.linalg.norm(y[finite]))) else factor
 
 
-def _offset(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _offset(x: Wide, y: Wide, unit: float) -> _Kind | None:
     d = (y - x)[np.isfinite(x)]
     mean = float(d.mean()) if d.size else 0.0
     limit = max(_FIT * abs(mean), 4 * unit * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
     if d.size > 1 and mean and float(np.abs(d - mean).max()) <= limit and abs(mean) > limit:
         return "offset", f"B is A plus {mean:.6g}"
-    return "", ""
+    return None
 
 
-def _arranged(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _arranged(x: Wide, y: Wide) -> _Kind | None:
     if not np.array_equal(np.sort(x, axis=None), np.sort(y, axis=None)):
-        return "", ""
+        return None
     for axes in permutations(range(x.ndim)) if 1 < x.ndim <= _DIMENSIONS else ():
         turned = y.transpose(axes)
         if axes != tuple(range(x.ndim)) and turned.shape == x.shape and np.array_equal(turned, x):
@@ -154,18 +162,18 @@ def _arranged(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  #
     return "permuted", "B has the values of A in another order"
 
 
-def _one_row(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
-    for axis in range(x.ndim) if x.ndim > 1 else ():
-        others = tuple(each for each in range(x.ndim) if each != axis)
+def _one_row(apart: Mask) -> _Kind | None:
+    for axis in range(apart.ndim) if apart.ndim > 1 else ():
+        others = tuple(each for each in range(apart.ndim) if each != axis)
         rows = np.flatnonzero(apart.any(axis=others))
-        if 0 < len(rows) <= max(1, x.shape[axis] // 8) and x.shape[axis] > 1:
+        if 0 < len(rows) <= max(1, apart.shape[axis] // 8) and apart.shape[axis] > 1:
             listed = ", ".join(str(int(row)) for row in rows[:5])
-            return "row", f"only {len(rows)} of {x.shape[axis]} along dimension {axis} differ: {listed}"
-    return "", ""
+            return "row", f"only {len(rows)} of {apart.shape[axis]} along dimension {axis} differ: {listed}"
+    return None
 
 
-def _rounding(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+def _rounding(x: Wide, y: Wide, unit: float) -> _Kind | None:
     size = max(float(np.linalg.norm(x[np.isfinite(x)])), float(np.linalg.norm(y[np.isfinite(y)])))
     if size and float(np.linalg.norm((x - y)[np.isfinite(x)])) <= 6 * unit * size:
         return "rounding", "rounding"
-    return "", ""
+    return None

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
 from tui_debugger.diagnose.ranks.layout import RankDims as RecordedDims
 from tui_debugger.errors import TdbgError
@@ -137,7 +137,7 @@ class TensorKind(NamedTuple):
         return (PartRelation.REPLICAS,) if self.weight else tuple(PartRelation)
 
 
-def possible_layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: TensorKind) -> Iterator[PartsLayout]:
+def possible_layouts(whole: Shape, parts: Sequence[Shape], of: TensorKind) -> Iterator[PartsLayout]:
     """Yields the layouts that shapes allow, likely ones first."""
     ranks = len(parts)
     if all(part == whole for part in parts):
@@ -151,9 +151,7 @@ def possible_layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], o
             yield PartsLayout(flat=True)
 
 
-def _cuts(
-    whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, of: TensorKind
-) -> Iterator[PartsLayout]:
+def _cuts(whole: Shape, parts: Sequence[Shape], ranks: int, of: TensorKind) -> Iterator[PartsLayout]:
     axes = tuple(axis for axis, size in enumerate(whole) if any(part[axis] != size for part in parts))
     if not 0 < len(axes) <= _MOST_DIMENSIONS:
         return
@@ -180,7 +178,7 @@ def _cuts(
                         yield PartsLayout(axes, groups=each, among=among, strided=strided, factor=factor)
 
 
-def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
+def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: Shape) -> list[Array] | None:
     """Returns the wholes that parts make, one for each replica; None where they do not fit."""
     if layout.flat:
         row = np.concatenate([part.reshape(-1) for part in parts])
@@ -213,7 +211,7 @@ def _copies(layout: PartsLayout, ranks: int, slices: int) -> list[list[int]]:
     ]
 
 
-def _number_of_slices(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
+def _number_of_slices(layout: PartsLayout, parts: Sequence[Array], shape: Shape) -> int:
     """Returns how many slices a whole has; 0 where parts are no slices of it."""
     if len({part.shape for part in parts}) > 1:
         return len(parts)
@@ -229,7 +227,7 @@ def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
     return total
 
 
-def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
+def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: Shape) -> Array | None:
     if not layout.axes:
         return slices[0]
     if len(layout.axes) == 2:
@@ -244,7 +242,7 @@ def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: tuple[int
     return np.concatenate([of[number] for number, turn in enumerate(turns) for of in turn], axis)
 
 
-def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
+def fits(layout: PartsLayout, parts: Sequence[Array], shape: Shape) -> bool:
     if layout.flat:
         return all(part.ndim == 1 for part in parts)
     if not layout.cut:
@@ -253,7 +251,7 @@ def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) ->
     return bool(count) and not len(parts) % count
 
 
-def possible_shapes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+def possible_shapes(parts: Sequence[Shape]) -> Iterator[Shape]:
     first = parts[0]
     if len({len(part) for part in parts}) > 1:
         return
@@ -316,7 +314,7 @@ class Parts:
     def of_ranks(cls, parts: Sequence[Array]) -> Parts:
         return cls(list(parts), parts, [(rank,) for rank in range(len(parts))])
 
-    def positions(self, layout: PartsLayout, order: Sequence[int], shape: tuple[int, ...]) -> list[list[int]]:
+    def positions(self, layout: PartsLayout, order: Sequence[int], shape: Shape) -> list[list[int]]:
         """Returns the positions of the ranks of each copy of a whole of ``shape``; ``order`` is that of the arrays."""
         slices = _number_of_slices(layout, self.arrays, shape) if layout.axes else 1
         return [

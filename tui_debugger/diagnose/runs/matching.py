@@ -16,6 +16,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
+from tui_debugger.arrays import Shape, Shapes
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
@@ -29,7 +30,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category
 
-Shapes = tuple[tuple[int, ...], ...]
+Rows = tuple[int, ...]
 ShapesOf = Callable[[int], Shapes | None]
 """Returns the shapes of a node's outputs; None where unknown."""
 
@@ -120,8 +121,12 @@ class NodeMatch:
     b: int
     rule: Rule
     doubtful: bool = False
-    within_a: tuple[int, ...] = ()
-    within_b: tuple[int, ...] = ()
+    within_a: Rows = ()
+    within_b: Rows = ()
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        return self.a, self.b
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,8 @@ class RunMatching:
     """The paired nodes of two runs, in the order of the first run; unpaired ones are in execution order."""
 
     matches: tuple[NodeMatch, ...]
-    only_a: tuple[int, ...]
-    only_b: tuple[int, ...]
+    only_a: Rows
+    only_b: Rows
 
     @cached_property
     def to_b(self) -> dict[int, int]:
@@ -139,6 +144,15 @@ class RunMatching:
     @cached_property
     def to_a(self) -> dict[int, int]:
         return {match.b: match.a for match in self.matches}
+
+    @property
+    def partner(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """By run, the nodes of the other run by those of the run."""
+        return self.to_b, self.to_a
+
+    @property
+    def only(self) -> tuple[Rows, Rows]:
+        return self.only_a, self.only_b
 
 
 class NodesOfRun:
@@ -238,10 +252,11 @@ class _Matcher:
     def __init__(self, a: NodesOfRun, b: NodesOfRun, maps: NameMaps, ranks: int) -> None:
         self.a, self.b, self.maps, self.ranks = a, b, maps, ranks
         self.found: dict[int, NodeMatch] = {}
+        self.sides = a, b
         self.to_b: dict[int, int] = {}
         self.to_a: dict[int, int] = {}
-        self.within_a: set[int] = set()
-        self.within_b: set[int] = set()
+        self.partner = self.to_b, self.to_a
+        self.within: tuple[set[int], set[int]] = set(), set()
         self.graphs = _matching_graphs(a, b)
 
     def run(self) -> RunMatching:
@@ -260,35 +275,38 @@ class _Matcher:
         self._align()
         self._by_inputs()
         matches = sorted(self.found.values(), key=lambda match: self.a.place[match.a])
-        return RunMatching(tuple(matches), tuple(self._left_a()), tuple(self._left_b()))
+        return RunMatching(tuple(matches), tuple(self._left(0)), tuple(self._left(1)))
 
     # -- the book ----------------------------------------------------------------------------------
 
-    def _left_a(self) -> list[int]:
-        return [row for row in self.a.rows if row not in self.to_b and row not in self.within_a]
+    def _left(self, side: int) -> list[int]:
+        partner, within = self.partner[side], self.within[side]
+        return [row for row in self.sides[side].rows if row not in partner and row not in within]
 
-    def _left_b(self) -> list[int]:
-        return [row for row in self.b.rows if row not in self.to_a and row not in self.within_b]
+    def _left_of(self, side: int, *, parameters: bool) -> list[int]:
+        is_parameter = self.sides[side].is_parameter
+        return [row for row in self._left(side) if is_parameter(row) == parameters]
 
     def _add(self, match: NodeMatch) -> None:
         self.found[match.a] = match
         self.to_b[match.a], self.to_a[match.b] = match.b, match.a
-        self.within_a.update(match.within_a)
-        self.within_b.update(match.within_b)
+        self.within[0].update(match.within_a)
+        self.within[1].update(match.within_b)
 
     def _contradict(self, a: int, b: int) -> bool:
         """Tells whether different nodes feed the two, as far as known."""
-        producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
-        other = {each for each in self.b.producers(b) if each in self.to_a}
-        weights = {self.to_b[each] for each in self.a.weights(a) if each in self.to_b}
-        others = {each for each in self.b.weights(b) if each in self.to_a}
+        producers, other = self._partners(0, self.a.producers(a)), self.b.producers(b) & self.to_a.keys()
+        weights, others = self._partners(0, self.a.weights(a)), self.b.weights(b) & self.to_a.keys()
         if weights and others:
             return not weights & others
         return bool(producers and other and not producers & other)
 
     def _agree(self, a: int, b: int) -> bool:
-        producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
-        return bool(producers & self.b.producers(b))
+        return not self._partners(0, self.a.producers(a)).isdisjoint(self.b.producers(b))
+
+    def _partners(self, side: int, rows: Iterable[int]) -> set[int]:
+        partner = self.partner[side]
+        return {partner[each] for each in rows if each in partner}
 
     def _may_be_other_calls(self, a: int, b: int) -> bool:
         """Tells whether two operators of one name do not fit, in a scope in which the runs call other operators.
@@ -297,7 +315,7 @@ class _Matcher:
         where their shapes differ; or, where the runs call them different numbers of times, where paired nodes feed only
         one of the two.
         """
-        calls = [side.calls_around(row) for side, row in ((self.a, a), (self.b, b))]
+        calls = self.a.calls_around(a), self.b.calls_around(b)
         if calls[0] == calls[1] or self._agree(a, b):
             return False
         fed = {bool(self.a.producers(a) & self.to_b.keys()), bool(self.b.producers(b) & self.to_a.keys())}
@@ -322,10 +340,9 @@ class _Matcher:
         self, rule: Rule, key: Callable[[NodesOfRun, int], Hashable | None], *, parameters: bool = False
     ) -> None:
         """Pairs the nodes of one key in order, if both runs have as many and nothing contradicts."""
-        of_b = _grouped(self.b, (row for row in self._left_b() if self.b.is_parameter(row) == parameters), key)
-        for each, rows in _grouped(
-            self.a, (row for row in self._left_a() if self.a.is_parameter(row) == parameters), key, self.graphs
-        ).items():
+        of_b = _grouped(self.b, self._left_of(1, parameters=parameters), key)
+        of_a = _grouped(self.a, self._left_of(0, parameters=parameters), key, self.graphs)
+        for each, rows in of_a.items():
             others = of_b.get(each, [])
             pairs = list(zip(rows, others, strict=False))
             if len(rows) != len(others) or any(self._contradict(*pair) for pair in pairs):
@@ -339,8 +356,7 @@ class _Matcher:
 
     def _by_suffix(self, *, parameters: bool = False) -> None:
         """Pairs nodes whose names differ in a prefix, such as a wrapper around the model or another scope."""
-        left_a = [row for row in self._left_a() if self.a.is_parameter(row) == parameters]
-        left_b = [row for row in self._left_b() if self.b.is_parameter(row) == parameters]
+        left_a, left_b = self._left_of(0, parameters=parameters), self._left_of(1, parameters=parameters)
         for old, new in _prefix_changes(self.a, left_a, self.b, left_b, parameters=parameters):
 
             def key(side: NodesOfRun, row: int, old: tuple[str, ...] = old, new: tuple[str, ...] = new) -> Hashable:
@@ -355,37 +371,36 @@ class _Matcher:
 
     def _take_fused(self) -> None:
         """Pairs an operator that one run fuses with the last operator of the chain in the other run."""
-        for row in self._left_a():
-            chain = self._chain(row, self.a, self.b, self.to_b)
-            if chain:
-                self._add(NodeMatch(row, chain[-1], Rule.FUSED, within_b=chain[:-1]))
-        for row in self._left_b():
-            chain = self._chain(row, self.b, self.a, self.to_a)
-            if chain:
-                self._add(NodeMatch(chain[-1], row, Rule.FUSED, within_a=chain[:-1]))
+        for side in (0, 1):
+            for row in self._left(side):
+                if not (chain := self._chain(side, row)):
+                    continue
+                *within, last = chain
+                if side == 0:
+                    self._add(NodeMatch(row, last, Rule.FUSED, within_b=tuple(within)))
+                else:
+                    self._add(NodeMatch(last, row, Rule.FUSED, within_a=tuple(within)))
 
-    def _chain(self, row: int, own: NodesOfRun, other: NodesOfRun, partner: Mapping[int, int]) -> tuple[int, ...]:
+    def _chain(self, side: int, row: int) -> Rows:
+        own, other, partner = self.sides[side], self.sides[1 - side], self.partner[side]
         name = own.type_of(row).removesuffix("fusion").removeprefix("fused")
         if name == own.type_of(row):
             return ()
-        taken = self.to_a if other is self.b else self.to_b
         for weight in sorted(own.weights(row)):
             readers = other.consumers(partner[weight]) if weight in partner else []
             for start in dict.fromkeys([*readers, *_made_before(other, readers)]):
-                chain = _chain_of(other, start, name, taken)
+                chain = _chain_of(other, start, name, self.partner[1 - side])
                 if not set(readers).isdisjoint(chain) and self._last_fits(own, row, other, chain[-1]):
                     return chain
         return ()
 
     def _last_fits(self, own: NodesOfRun, row: int, other: NodesOfRun, last: int) -> bool:
         one, two = own.shapes(row), other.shapes(last)
-        return own.backward(row) == other.backward(last) and (
-            one is None or two is None or self.ranks > 1 or one == two
-        )
+        return own.backward(row) == other.backward(last) and (self.ranks > 1 or None in (one, two) or one == two)
 
     def _take_updates(self) -> None:
-        by_weight = {weight: row for row in self._left_b() if (weight := _updated(self.b, row)) is not None}
-        for row in self._left_a():
+        by_weight = {weight: row for row in self._left(1) if (weight := _updated(self.b, row)) is not None}
+        for row in self._left(0):
             weight = _updated(self.a, row)
             other = by_weight.get(self.to_b[weight]) if weight is not None and weight in self.to_b else None
             if other is not None and other not in self.to_a:
@@ -404,27 +419,20 @@ class _Matcher:
         changed = True
         while changed:
             changed = False
-            left = set(self._left_b())
-            for row in self._left_a():
-                fits = self._common_consumers(row, left)
-                if len(fits) == 1 and len(self._rivals(row, fits[0])) == 1:
+            for row in self._left(0):
+                fits = [each for each in self._fed_alike(0, row) or () if self._alike(row, each)]
+                if len(fits) != 1:
+                    continue
+                rivals = self._fed_alike(1, fits[0])
+                if sum(self._alike(each, fits[0]) for each in ({row} if rivals is None else rivals)) == 1:
                     self._add(NodeMatch(row, fits[0], Rule.INPUTS))
-                    left.discard(fits[0])
                     changed = True
 
-    def _common_consumers(self, row: int, left: set[int]) -> list[int]:
-        """The nodes of the second run that read from the partners of all paired producers of a row."""
-        producers = [self.to_b[each] for each in self.a.producers(row) if each in self.to_b]
-        if not producers:
-            return []
-        fits = set.intersection(*(set(self.b.consumers(each)) for each in producers)) & left
-        return [each for each in fits if self._alike(row, each)]
-
-    def _rivals(self, a: int, b: int) -> list[int]:
-        """The nodes of the first run that also may be a node of the second run."""
-        producers = [self.to_a[each] for each in self.b.producers(b) if each in self.to_a]
-        fits = set.intersection(*(set(self.a.consumers(each)) for each in producers)) if producers else {a}
-        return [each for each in fits if each not in self.to_b and self._alike(each, b)]
+    def _fed_alike(self, side: int, row: int) -> set[int] | None:
+        """The unpaired nodes of the other run that read from the partners of all paired producers; None without any."""
+        other, taken = self.sides[1 - side], self.partner[1 - side]
+        read = [set(other.consumers(each)) for each in self._partners(side, self.sides[side].producers(row))]
+        return set.intersection(*read) - taken.keys() - self.within[1 - side] if read else None
 
     def _alike(self, a: int, b: int) -> bool:
         return (
@@ -437,7 +445,7 @@ class _Matcher:
     # -- what is left between agreed nodes ---------------------------------------------------------
 
     def _align(self) -> None:
-        left_a, left_b = self._left_a(), self._left_b()
+        left_a, left_b = self._left(0), self._left(1)
         for rows, others in _gaps(self, left_a, left_b):
             if not rows or not others:
                 continue
@@ -487,7 +495,7 @@ class _Matcher:
         return fits[0] != fits[1] and max(fits) > 1
 
 
-def _may_be_part(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def _may_be_part(one: Shape, other: Shape) -> bool:
     """Tells whether tensors of two shapes may be a whole and a part of it."""
     if len(one) != len(other):
         return 1 in {len(one), len(other)}
@@ -601,7 +609,7 @@ def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:
     return found
 
 
-def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int]) -> tuple[int, ...]:
+def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int]) -> Rows:
     """The nodes from ``start`` on whose types, joined, spell the name of a fused operator; empty without one."""
     chain, spelled, row = [], "", start
     while row not in taken:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
 from tui_debugger.diagnose.runs.axes import with_other_axes
@@ -43,11 +43,10 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Asked, NodePair
+from tui_debugger.diagnose.runs.step import Asked, NodePair, key_of
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import ARRAY
-from tui_debugger.model import Side
 from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
 from tui_debugger.text.tensors import shape_text
@@ -113,13 +112,17 @@ class ParameterPairs(UnmatchedNodes):
         names = [{name for rank in files.run.ranks() for name in files.run.nodes(rank).names} for files in self.files]
         others = {parsed(name).template for name in names[0] ^ names[1]}
         for entry in entries:
-            name = self.flows[0].nodes.names[entry.match.a]
-            if not self.sides[0].is_parameter(entry.match.a) or parsed(name).template not in others:
+            name = self.names[0][entry.a]
+            if not self.is_parameter(entry.a) or parsed(name).template not in others:
                 continue
-            for _, one, other in entry.outputs if self._differs(entry) else ():
-                found = self.distance(one, other)
-                key = (one.step, one.index), (other.step, other.index)
-                self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
+            if self._differs(entry):
+                self._leave_out(entry, _COUNTED)
+
+    def _leave_out(self, entry: NodePair, why: str) -> None:
+        """Marks the outputs of a pair as not compared."""
+        for _, one, other in entry.outputs:
+            found = self.distance(one, other)
+            self.distances[key_of(one, other)] = not_compared(why, found.shapes if found is not None else ())
 
     def _with_scales(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Compares weights with scales by their meaning; returns the pairs without the scales."""
@@ -127,16 +130,15 @@ class ParameterPairs(UnmatchedNodes):
         if not any(scales):
             return list(entries)
         for entry in entries:
-            rows = entry.match.a, entry.match.b
-            if not any(row in of.values() for row, of in zip(rows, scales, strict=True)) or len(entry.outputs) != 1:
+            rows, at = entry.match.rows, entry.only_output
+            if at is None or not any(row in of.values() for row, of in zip(rows, scales, strict=True)):
                 continue
-            ((_, *at),) = entry.outputs
             found = self.distance(*at)
             if found is None or len(set(found.shapes)) > 1:
                 continue
             sides = [self.scaled[side].get(row, self.files[side].array(at[side])) for side, row in enumerate(rows)]
             types = [may_be_scaled(each) for each in found.types]
-            key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+            key = key_of(*at)
             unread = any(
                 row in scales[n].values() and types[n] and row not in self.scaled[n] for n, row in enumerate(rows)
             )
@@ -146,9 +148,7 @@ class ParameterPairs(UnmatchedNodes):
                 apart = meant_apart(sides[0], sides[1])
                 self.distances[key] = apart.distance
                 if apart.distance.relative > INTRODUCED * apart.distance.unit:
-                    whole = [
-                        each.whole() if isinstance(each, ScaledWeight) else each for each in sides if each is not None
-                    ]
+                    whole = [each.whole() if isinstance(each, ScaledWeight) else each for each in (sides[0], sides[1])]
                     kind = kind_of_difference(whole[0], whole[1])[1]
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
@@ -157,18 +157,18 @@ class ParameterPairs(UnmatchedNodes):
         """Returns how far weights are from casts that one run keeps in a smaller type, by rows of the first run."""
         casts = {}
         for entry in entries:
-            if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
+            at = entry.only_output
+            if at is None or not self.is_parameter(entry.a):
                 continue
-            ((_, *at),) = entry.outputs
             found = self.distance(*at)
             if found is None or not found.compared or found.meant or len(set(found.types)) == 1 or found.exact:
                 continue
             if not 0 < found.relative <= INTRODUCED * found.unit:
                 continue
-            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            one, other = self.arrays(at)
             if one is not None and other is not None and (misses := cast_misses(one, other)) is not None:
-                casts[entry.match.a] = entry, misses
-        if not all(self.sides[0].is_parameter(entry.match.a) for entry in entries) or (
+                casts[entry.a] = entry, misses
+        if not all(self.is_parameter(entry.a) for entry in entries) or (
             casts and not any(misses.cut for _, misses in casts.values())
         ):
             self.copied = False
@@ -184,16 +184,16 @@ class ParameterPairs(UnmatchedNodes):
         """Finds weights that are no casts where most are, and single wrong elements of those that nearly are."""
         copies = self._are_copies(casts, self.converted)
         for row, (entry, misses) in casts.items():
-            ((_, *at),) = entry.outputs
-            found = self.distance(*at)
-            key = (at[0].step, at[0].index), (at[1].step, at[1].index)
-            if not misses.rounded or found is None:
+            at = entry.only_output
+            found = self.distance(*at) if at is not None else None
+            if not misses.rounded or found is None or at is None:
                 continue
+            key = key_of(*at)
             if copies:
                 self.distances[key] = replace(found, unit=0.0)
                 self.scale_texts[row] = f"{misses.rounded} of its {found.count} elements {_NO_CASTS}"
                 continue
-            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            one, other = self.arrays(at)
             apart = cast_apart(one, other) if one is not None and other is not None else None
             if apart is not None and apart.distance.relative > INTRODUCED * apart.distance.unit:
                 wrong = apart.distance
@@ -207,11 +207,11 @@ class ParameterPairs(UnmatchedNodes):
         shifted: dict[tuple[tuple[int, int], tuple[int, int]], Distance] = {}
         less = -1
         for entry in entries:
-            name = self.flows[0].nodes.names[entry.match.a]
-            if not self.sides[0].is_parameter(entry.match.a) or not is_norm(name) or len(entry.outputs) != 1:
+            name = self.names[0][entry.a]
+            at = entry.only_output
+            if at is None or not self.is_parameter(entry.a) or not is_norm(name):
                 continue
-            ((_, *at),) = entry.outputs
-            both = [self.files[side].array(each) for side, each in enumerate(at)]
+            both = self.arrays(at)
             found = self.distance(*at)
             if found is None or any(each is None or each.ndim != 1 or each.dtype.kind in "biu" for each in both):
                 continue
@@ -223,13 +223,13 @@ class ParameterPairs(UnmatchedNodes):
             apart = distance(wide[0], wide[1], found.types)
             if not found.compared or apart.relative > INTRODUCED * apart.unit:
                 return
-            shifted[(at[0].step, at[0].index), (at[1].step, at[1].index)] = replace(apart, meant=WITHOUT_ONE)
+            shifted[key_of(*at)] = replace(apart, meant=WITHOUT_ONE)
         if len(shifted) >= _LEAST_RENAMED:
             self.distances.update(shifted)
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns rows of weights by rows of scales."""
-        names = self.flows[side].nodes.names
+        names = self.names[side]
         rows = {names[row]: row for row in self.sides[side].rows}
         found: dict[int, int] = {}
         for name, row in rows.items() if self._holds_wholes(side) else ():
@@ -249,14 +249,12 @@ class ParameterPairs(UnmatchedNodes):
         return found
 
     def _values(self, side: int, row: int) -> Array | None:
-        at = self._only_tensor(side, row)
-        return self.files[side].array(at) if at is not None else None
+        return self.files[side].array(self._only_tensor(side, row))
 
     def _only_tensor(self, side: int, row: int) -> Located | None:
         """Returns where the values of a parameter are; None unless there is exactly one tensor."""
-        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
-        at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
-        return at if at is not None and at.index >= 0 else None
+        outputs = self.outputs(side, row)
+        return outputs[0] if len(outputs) == 1 and outputs[0].index >= 0 else None
 
     def _convert(self, entries: Sequence[NodePair], casts: Mapping[int, tuple[NodePair, CastMisses]]) -> set[int]:
         """Finds out which parameters make which; returns rows of pairs that are given up for that."""
@@ -264,21 +262,21 @@ class ParameterPairs(UnmatchedNodes):
         split = [side for side in (0, 1) if self.files[side].mates]
         if len(split) > 1 or not self._may_convert(split):
             return set()
-        entries = [entry for entry in entries if self.sides[0].is_parameter(entry.match.a)]
+        entries = [entry for entry in entries if self.is_parameter(entry.a)]
         merged = self._may_be_merged()
-        unlike = {entry.match.a: gap for entry in entries if (gap := self._unlike_shapes(entry)) is not None}
+        unlike = {entry.a: gap for entry in entries if (gap := self._unlike_shapes(entry)) is not None}
         turned = any(gap.shapes[0] == gap.shapes[1][::-1] for gap in unlike.values())
         loose = {
-            entry.match.a: entry.match.b
+            entry.a: entry.b
             for entry in entries
-            if entry.match.a in self.unproven | unlike.keys()
+            if entry.a in self.unproven | unlike.keys()
             or (turned and self._is_square(entry))
             or (entry.match.rule is Rule.SUFFIX and self._differs(entry))
         }
         parted = [side for side, files in enumerate(self.files) if files.mates or files.only is not None]
         moved = self._may_be_renumbered(parted, entries, loose.keys() | merged)
-        given_up = {entry.match.a: entry.match.b for entry in entries if entry.match.a in merged | moved.keys()} | loose
-        alone = self.matching.only_a, self.matching.only_b
+        given_up = {entry.a: entry.b for entry in entries if entry.a in merged | moved.keys()} | loose
+        alone = self.matching.only
         rows = [
             [row for row in left if self._may_be_weight(side, row) and self._dumped(side, row)]
             for side, left in enumerate(alone)
@@ -288,8 +286,7 @@ class ParameterPairs(UnmatchedNodes):
             return set()
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
         by_name = given_up.keys() - loose.keys() - moved.keys()
-        tables = [self.flows[side].nodes.names for side in (0, 1)]
-        pairs = [(tables[0][row], tables[1][loose[row]]) for row in unlike]
+        pairs = [(self.names[0][row], self.names[1][loose[row]]) for row in unlike]
         found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}), pairs)
         if turned:
             found = self._without_straight(found, entries)
@@ -320,11 +317,11 @@ class ParameterPairs(UnmatchedNodes):
         self, parted: Sequence[int], entries: Sequence[NodePair], others: Collection[int]
     ) -> dict[int, int]:
         """Returns pairs by name that differ, where the other run has more: one may count layers from zero."""
-        alone = self.matching.only_a, self.matching.only_b
+        alone = self.matching.only
         more = [bool(self.unproven) or any(map(self.sides[side].is_parameter, alone[side])) for side in (0, 1)]
         if not (more[1 - parted[0]] if len(parted) == 1 else all(more)):
             return {}
-        pairs = [entry.match for entry in entries if entry.match.a not in others and self._differs(entry)]
+        pairs = [entry.match for entry in entries if entry.a not in others and self._differs(entry)]
         return {match.a: match.b for match in pairs}
 
     def _made_of(
@@ -349,7 +346,7 @@ class ParameterPairs(UnmatchedNodes):
             for side, of in enumerate(weights)
         ]
         fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
-        names = [self.flows[side].nodes.names for side in (0, 1)]
+        names = self.names
         scales = {names[side][row]: of for side, fused in enumerate(self.fused) for row, (_, of) in fused.items()}
         made = conversions(
             left[0],
@@ -363,7 +360,7 @@ class ParameterPairs(UnmatchedNodes):
         made = self._without_foreign(made)
         if not made:
             return found
-        paired = [match for match in self.matching.matches if self.sides[0].is_parameter(match.a)]
+        paired = [match for match in self.matching.matches if self.is_parameter(match.a)]
         known = {names[1][match.b]: names[0][match.a] for match in paired}
         if made[0].side == 0:
             known = {source: name for name, source in known.items()}
@@ -391,8 +388,8 @@ class ParameterPairs(UnmatchedNodes):
 
     def _give_up(self, given_up: set[int], entries: Sequence[NodePair]) -> set[int]:
         for entry in entries:
-            for _, one, other in entry.outputs if entry.match.a in given_up else ():
-                self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
+            for _, one, other in entry.outputs if entry.a in given_up else ():
+                self.distances.pop(key_of(one, other), None)
         if given_up:
             gone = [match for match in self.matching.matches if match.a in given_up]
             self.matching = RunMatching(
@@ -419,9 +416,8 @@ class ParameterPairs(UnmatchedNodes):
         """
         squares: dict[str, NodePair] = {}
         for entry in entries:
-            name = self.flows[0].nodes.names[entry.match.a]
-            distances = [self.distance(one, other) for _, one, other in entry.outputs]
-            shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
+            name = self.names[0][entry.a]
+            shapes = [each.shapes for each in self.distances_of(entry) if len(each.shapes) > 1]
             if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or is_embedding(name):
                 continue
             if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
@@ -431,10 +427,7 @@ class ParameterPairs(UnmatchedNodes):
         for name in {name for each in found if each.turned for name in (each.made, *each.sources)}:
             squares.pop(name, None)
         for entry in squares.values():
-            for _, one, other in entry.outputs:
-                before = self.distance(one, other)
-                key = (one.step, one.index), (other.step, other.index)
-                self.distances[key] = not_compared(_STRAIGHT, before.shapes if before is not None else ())
+            self._leave_out(entry, _STRAIGHT)
         return [each for each in found if squares.keys().isdisjoint((each.made, *each.sources))]
 
     def _may_convert(self, split: Sequence[int]) -> bool:
@@ -445,11 +438,11 @@ class ParameterPairs(UnmatchedNodes):
 
     def _find_ties(self) -> None:
         """Finds one-sided weights that are copies: the other run keeps tied weights once."""
-        for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
+        for side, alone in enumerate(self.matching.only):
             rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
             if not rows or not self._holds_wholes(side):
                 continue
-            paired = self.matching.to_b if side == 0 else self.matching.to_a
+            paired = self.matching.partner[side]
             proven = [row for of, row in self.finished if of == side]
             others = [row for row in (*paired, *proven) if self.sides[side].is_parameter(row)]
             shapes = {row: self.files[side].shapes(self.steps[side], row) for row in (*rows, *others)}
@@ -460,7 +453,7 @@ class ParameterPairs(UnmatchedNodes):
                     both.setdefault(content, other)
             for row in rows if both else ():
                 if (tied := both.get(self._content(side, row))) is not None:
-                    name = self.flows[side].nodes.names[tied]
+                    name = self.names[side][tied]
                     self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
 
     def _content(self, side: int, row: int) -> bytes:
@@ -509,15 +502,14 @@ class ParameterPairs(UnmatchedNodes):
     @property
     def _named_alike(self) -> bool:
         return any(
-            each.rule in {Rule.NAME, Rule.NORMALISED} and self.sides[0].is_parameter(each.a)
-            for each in self.matching.matches
+            each.rule in {Rule.NAME, Rule.NORMALISED} and self.is_parameter(each.a) for each in self.matching.matches
         )
 
     def _weights(self, side: int, rows: Sequence[int]) -> Mapping[str, tuple[int, Array]]:
         """Returns readable parameters by name, with row and values; those of several ranks separately."""
         found: dict[str, tuple[int, Array]] = {}
         for row in rows:
-            name = self.flows[side].nodes.names[row]
+            name = self.names[side][row]
             if row in self.scaled[side]:
                 found[name] = row, self.scaled[side][row].whole()
                 continue
@@ -539,22 +531,18 @@ class ParameterPairs(UnmatchedNodes):
 
     def _unlike_shapes(self, entry: NodePair) -> Distance | None:
         """Returns the distance of a parameter whose shapes differ; else None."""
-        for _, one, other in entry.outputs:
-            found = self.distance(one, other)
-            if found is not None and not found.compared and len(set(found.shapes)) > 1:
-                return found
-        return None
+        found = self.distances_of(entry)
+        return next((each for each in found if not each.compared and len(set(each.shapes)) > 1), None)
 
     def _differs(self, entry: NodePair) -> bool:
-        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
-        return any(found.compared and found.relative > INTRODUCED * found.unit for found in distances)
+        return any(each.compared and each.relative > INTRODUCED * each.unit for each in self.distances_of(entry))
 
     def _is_square(self, entry: NodePair) -> bool:
-        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
-        return any(len(shape) == 2 and shape[0] == shape[1] for found in distances for shape in found.shapes)
+        shapes = [shape for each in self.distances_of(entry) for shape in each.shapes]
+        return any(len(shape) == _DIMENSIONS_OF_A_MATRIX and shape[0] == shape[1] for shape in shapes)
 
     def _difference(self, a: int, b: int, text: str, distance: Distance | None, order: float) -> DiffFinding:
-        name, other = (self.flows[side].nodes.names[row] if row >= 0 else "" for side, row in enumerate((a, b)))
+        name, other = (self.names[side][row] if row >= 0 else "" for side, row in enumerate((a, b)))
         keys = [self.output_key(side, row) if row >= 0 else None for side, row in enumerate((a, b))]
         kind = DiffKind.PARAMETER if b >= 0 else DiffKind.MISSING
         return DiffFinding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
@@ -565,17 +553,17 @@ class ParameterPairs(UnmatchedNodes):
         A renamed scope is proven where values of one of its parameters agree; constant parameters prove nothing.
         """
         renamed = {
-            entry.match.a: renamed_scope(self.sides[0].parts(entry.match.a), self.sides[1].parts(entry.match.b))
+            entry.a: renamed_scope(self.sides[0].parts(entry.a), self.sides[1].parts(entry.b))
             for entry in entries
-            if entry.match.rule is Rule.SUFFIX and self.sides[0].is_parameter(entry.match.a)
+            if entry.match.rule is Rule.SUFFIX and self.is_parameter(entry.a)
         }
         for entry in entries:
-            scope = renamed.get(entry.match.a)
+            scope = renamed.get(entry.a)
             if scope is not None and scope not in self.proven and self._have_telling_values(entry):
                 self.proven.add(scope)
         self.unproven = {row for row, scope in renamed.items() if scope not in self.proven}
         return [
-            entry._replace(match=replace(entry.match, doubtful=True)) if entry.match.a in self.unproven else entry
+            entry._replace(match=replace(entry.match, doubtful=True)) if entry.a in self.unproven else entry
             for entry in entries
         ]
 
@@ -590,7 +578,7 @@ class ParameterPairs(UnmatchedNodes):
                 return True
         return False
 
-    def _constant(self, side: int, row: int) -> tuple[tuple[int, ...], float] | None:
+    def _constant(self, side: int, row: int) -> tuple[Shape, float] | None:
         """Returns the shape of a parameter and its one value; None of one with several."""
         array = self._values(side, row)
         if array is None or not array.size or bool((array != array.flat[0]).any()):
@@ -599,7 +587,7 @@ class ParameterPairs(UnmatchedNodes):
 
     def other_shape(self, entry: NodePair) -> DiffFinding | None:
         """Returns the finding for a whole parameter with different shapes; None where it may be a part."""
-        rows = entry.match.a, entry.match.b
+        rows = entry.match.rows
         if rows[0] in self.unproven or any(map(self._may_be_part, (0, 1), rows)):
             return None
         found = self._unlike_shapes(entry)
@@ -607,7 +595,7 @@ class ParameterPairs(UnmatchedNodes):
             return None
         shapes = [shape_text(shape) for shape in found.shapes]
         text = f"its shape is {shapes[0]} in A and {shapes[1]} in B"
-        return self._difference(entry.match.a, entry.match.b, text, found, entry.order)
+        return self._difference(entry.a, entry.b, text, found, entry.order)
 
     def _holds_wholes(self, side: int) -> bool:
         """Tells whether nothing indicates that ranks of a run share parameters."""

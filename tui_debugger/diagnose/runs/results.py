@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tui_debugger.diagnose.ranks.layout import Ranks
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.conversions import WeightConversion
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
@@ -120,6 +121,11 @@ class DiffFinding:
     text: str = ""
     side: int = -1
 
+    def only_in(self, side: int, row: int, name: str, key: TensorKey | None) -> DiffFinding:
+        """Returns the same finding at a node that only one run has."""
+        rows, keys = ((row, -1), (key, None)) if side == 0 else ((-1, row), (None, key))
+        return replace(self, row_a=rows[0], row_b=rows[1], name=name, other_name="", keys=keys)
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedNode:
@@ -176,7 +182,7 @@ class StepReport:
     compared: dict[ComparedBy, int]
     failed: tuple[tuple[str, str], ...]
     doubtful: tuple[NodeMatch, ...]
-    ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    ranks: tuple[Ranks, Ranks] = ((), ())
     joined: Mapping[str, int] = field(default_factory=dict)
     converted: tuple[WeightConversion, ...] = ()
     covered: int = 0
@@ -217,8 +223,7 @@ class RunsReport:
 
     @property
     def compared(self) -> dict[ComparedBy, int]:
-        total: dict[ComparedBy, int] = defaultdict(int)
+        total: Counter[ComparedBy] = Counter()
         for step in self.steps:
-            for how, count in step.compared.items():
-                total[how] += count
+            total.update(step.compared)
         return dict(total)

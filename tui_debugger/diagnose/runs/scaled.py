@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, unit_of
 from tui_debugger.stats.dtypes import dtype_of, name_of
 
@@ -61,14 +61,14 @@ class ScaledWeight:
 
     values: Array
     scales: Wide
-    blocks: tuple[int, ...]
+    blocks: Shape
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.values.shape
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> Shape:
         return self.scales.shape
 
     @cached_property
@@ -109,15 +109,15 @@ class Rounded:
     least: float
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.values.shape
 
     @property
-    def blocks(self) -> tuple[int, ...]:
+    def blocks(self) -> Shape:
         return (1, *self.shape[1:])
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> Shape:
         return (self.shape[0], *(1 for _ in self.shape[1:]))
 
     def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
@@ -196,7 +196,7 @@ def scaled(values: Array, scales: Array) -> ScaledWeight | None:
     return ScaledWeight(values, spread.astype(np.float64), blocks)
 
 
-def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
+def _blocks(shape: Shape, scales: Shape) -> Shape | None:
     """Returns the size of blocks along each dimension; None where unknown.
 
     A vector with fewer scales than rows may have one for each part of a fused weight, and q may be larger than k and v.
@@ -280,10 +280,10 @@ def _reader(of: Array | ScaledWeight | Rounded) -> Callable[[int, int], tuple[Wi
 class _ScaleGroups:
     """Accumulates sums over the elements that share a scale; ``worst`` is an element's error by its rounding error."""
 
-    def __init__(self, blocks: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    def __init__(self, blocks: Shape, shape: Shape) -> None:
         self.blocks = blocks
         self.worst = 0.0
-        self.at: tuple[int, ...] = ()
+        self.at: Shape = ()
         self.values: tuple[float, float] | None = None
         self.odd = self.differing = 0
         self.square = 0.0
@@ -318,7 +318,7 @@ class _ScaleGroups:
             products = np.add.reduceat(products, starts, axis=axis)
         return products
 
-    def judged(self, shape: tuple[int, ...]) -> tuple[float, str]:
+    def judged(self, shape: Shape) -> tuple[float, str]:
         """Returns the largest error over what is expected, and which scale is wrong."""
         d2, error2, x2, xy, moved2 = self._sums
         with np.errstate(all="ignore"):
@@ -338,7 +338,7 @@ class _ScaleGroups:
         at = tuple(int(each) for each in wrong[int(np.argmax(off[tuple(wrong.T)]))])
         return excess, f"{self._place(at, shape, len(wrong))}: B is A times {factor[at]:.4g}"
 
-    def _place(self, at: tuple[int, ...], shape: tuple[int, ...], wrong: int) -> str:
+    def _place(self, at: Shape, shape: Shape, wrong: int) -> str:
         if self._sums[0].size == 1:
             return "its scale"
         words = []

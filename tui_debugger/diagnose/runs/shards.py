@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
     GivenDims,
@@ -50,6 +50,9 @@ _MOST_PAIRS: Final = 12
 """The most pairs of layouts that are compared in full."""
 _MOST_AXES: Final = 3
 """The most axes of ranks whose orders are tried."""
+
+
+_WholesOfBoth = tuple[list[Array], list[Array]]
 
 
 class Joiner:
@@ -190,7 +193,7 @@ class Joiner:
         of: TensorKind,
         *,
         certain: bool,
-    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
+    ) -> tuple[_ShardOption, _WholesOfBoth] | None:
         """Returns the proven or believed layouts with their wholes; None where unknown."""
         made = _Wholes(sides)
         believed = [option for option in options if self._proven_both[key[1], option]]
@@ -230,7 +233,7 @@ class Joiner:
         key: tuple[str, Any],
         made: _Wholes,
         believed: Sequence[_ShardOption],
-    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
+    ) -> tuple[_ShardOption, _WholesOfBoth] | None:
         """Returns layouts that were proven at an earlier step, or for other tensors if they fit exactly."""
         known = self._of_both_sides.get(key)
         if known is not None and known in options and (wholes := made.of(known)) is not None:
@@ -257,7 +260,7 @@ class Joiner:
         found: Distance,
         option: _ShardOption,
         sides: tuple[Parts, Parts],
-        wholes: tuple[list[Array], list[Array]],
+        wholes: _WholesOfBoth,
         types: tuple[str, str],
     ) -> Distance:
         """Adds to a distance which rank it comes from, where ranks have copies of a tensor or of its slices."""
@@ -394,13 +397,13 @@ def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> D
 class _ShardOption:
     """A way in which the parts of both runs may make a whole of ``shape``; ``orders`` are the orders of the parts."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     layouts: tuple[PartsLayout, PartsLayout]
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
     def in_order(
-        cls, shape: tuple[int, ...], layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
+        cls, shape: Shape, layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
     ) -> _ShardOption:
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
@@ -479,9 +482,9 @@ class _Wholes:
 
     def __init__(self, sides: tuple[Parts, Parts]) -> None:
         self._sides = sides
-        self._samples: dict[tuple[int, tuple[int, ...], PartsLayout, tuple[int, ...]], Array | None] = {}
+        self._samples: dict[tuple[int, Shape, PartsLayout, Shape], Array | None] = {}
 
-    def of(self, option: _ShardOption) -> tuple[list[Array], list[Array]] | None:
+    def of(self, option: _ShardOption) -> _WholesOfBoth | None:
         found = []
         for number, side in enumerate(self._sides):
             parts = [side.arrays[at] for at in option.orders[number]]
@@ -514,9 +517,7 @@ class _Wholes:
             return same < len(terms[1]) and (2 * same > len(terms[1]) or 0 < same == len(terms[1]) - nothing)
         return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
 
-    def copies(
-        self, options: Sequence[_ShardOption], of: TensorKind
-    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
+    def copies(self, options: Sequence[_ShardOption], of: TensorKind) -> tuple[_ShardOption, _WholesOfBoth] | None:
         """Returns the likeliest layouts by which ranks have copies, some of which differ; None without one."""
         for option in options:
             some = self._sample(0, option), self._sample(1, option)
@@ -531,9 +532,7 @@ class _Wholes:
                     return option, wholes
         return None
 
-    def nearest(
-        self, options: Sequence[_ShardOption]
-    ) -> list[tuple[float, _ShardOption, tuple[list[Array], list[Array]]]]:
+    def nearest(self, options: Sequence[_ShardOption]) -> list[tuple[float, _ShardOption, _WholesOfBoth]]:
         """Returns the options with the nearest wholes, chosen by a sample of elements, with their distances."""
         scores: list[tuple[float, _ShardOption]] = []
         for option in options:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Shapes
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.check.flow import DataFlow, Holder, Located
 from tui_debugger.diagnose.ranks.layout import read_dims
@@ -20,6 +20,7 @@ from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.distance import (
     Distance,
     Tolerance,
+    TypeAndShape,
     above_noise,
     distance_of_files,
     distance_of_statistics,
@@ -33,7 +34,6 @@ from tui_debugger.diagnose.runs.matching import (
     NodesOfRun,
     Rule,
     RunMatching,
-    Shapes,
     containers,
     match_nodes,
 )
@@ -43,7 +43,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import is_scratch
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import CallArguments, TensorFlag
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.stats.workers import MeasureWorkers
 
@@ -53,7 +53,7 @@ _TOLD_EVERY: Final = 0.25
 """Seconds between two progress reports while workers work."""
 KIND: Final = "distances"
 """The kind of entries in the index."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Changes whenever distances are measured differently."""
 
 
@@ -93,8 +93,10 @@ class RunTensors:
         table = self.flow.table(at.step)
         return None if int(table.flags[at.index]) & TensorFlag.STAT_ONLY else table.spec(at.index)
 
-    def array(self, at: Located) -> Array | None:
-        """Returns the values; None where they cannot be read."""
+    def array(self, at: Located | None) -> Array | None:
+        """Returns the values; None where they were not dumped or cannot be read."""
+        if at is None or at.index < 0:
+            return None
         spec = self.spec(at)
         try:
             return open_array(spec) if spec is not None else self.run.read(self.flow.key(at))
@@ -150,7 +152,7 @@ class RunTensors:
                     found[names[row]] = None
         return list(found)
 
-    def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
+    def statistics(self, at: Located) -> tuple[TensorStats | None, TypeAndShape | None]:
         """Returns the recorded or measured statistics of a tensor, and (type, shape)."""
         table = self.flow.table(at.step)
         if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
@@ -194,6 +196,10 @@ class RunTensors:
         return tuple(found) or None
 
 
+Places = tuple[Located | None, Located | None]
+"""Where a tensor is in both runs; None where it was not dumped."""
+
+
 class Feed(NamedTuple):
     """The tensors that both nodes of a pair read at one input.
 
@@ -205,7 +211,7 @@ class Feed(NamedTuple):
     """
 
     slot: int
-    at: tuple[Located | None, Located | None]
+    at: Places
     holders: tuple[int, int]
     own: bool
 
@@ -227,10 +233,27 @@ class NodePair(NamedTuple):
     feeds: list[Feed]
     order: float
 
+    @property
+    def a(self) -> int:
+        return self.match.a
+
+    @property
+    def b(self) -> int:
+        return self.match.b
+
+    @property
+    def only_output(self) -> tuple[Located, Located] | None:
+        """The places of its output; None where there are several, or none."""
+        return self.outputs[0][1:] if len(self.outputs) == 1 else None
+
 
 Noise = Mapping[tuple[int, int, int], Distance]
 """Distances between the first run and its repeat, by rank, step and index in the table."""
 PairKey = tuple[tuple[int, int], tuple[int, int]]
+
+
+def key_of(one: Located, other: Located) -> PairKey:
+    return (one.step, one.index), (other.step, other.index)
 
 
 class Asked(NamedTuple):
@@ -259,6 +282,7 @@ class StepTensors:
         for flow, step in zip(self.flows, self.steps, strict=True):
             flow.table(step)
         self.sides = self._nodes(0), self._nodes(1)
+        self.names = self.flows[0].nodes.names, self.flows[1].nodes.names
         self.ranks = max(1 + len(of.mates) for of in files)
         self.joiner: Joiner = before.joiner if before is not None else Joiner(options.dims, options.tolerance)
         self.matching = self._matching(before)
@@ -296,10 +320,38 @@ class StepTensors:
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
 
+    def is_parameter(self, row: int) -> bool:
+        """Tells whether a row of the first run is a parameter."""
+        return self.sides[0].is_parameter(row)
+
+    def op_type(self, row: int) -> str:
+        return self.flows[0].nodes.op_type(row)
+
+    def call(self, side: int, row: int, of: int = 0) -> CallArguments | None:
+        """The arguments of a node's call in a round."""
+        files = self.files[side]
+        return files.run.arguments(files.rank, self.steps[side], row, of)
+
+    def calls(self, rows: Iterable[int], rounds: Sequence[int] = (0, 0)) -> list[CallArguments | None]:
+        """The calls of a pair of nodes."""
+        return [self.call(side, row, rounds[side]) for side, row in enumerate(rows)]
+
+    def slots(self, side: int, row: int, of: int = 0) -> list[int]:
+        return self.flows[side].slots(self.steps[side], row, Side.OUTPUT, of)
+
+    def output(self, side: int, row: int, slot: int = 0, of: int = 0) -> Located:
+        return self.flows[side].located(self.steps[side], row, Side.OUTPUT, slot, of)
+
+    def outputs(self, side: int, row: int) -> list[Located]:
+        return [self.output(side, row, slot) for slot in self.slots(side, row)]
+
+    def arrays(self, at: Sequence[Located | None]) -> list[Array | None]:
+        """The values of a pair of tensors."""
+        return [files.array(each) for files, each in zip(self.files, at, strict=True)]
+
     def _is_call(self, side: int, row: int) -> bool:
         """Tells whether the recorder says that a node is the call of an operator, not of a module."""
-        files = self.files[side]
-        call = files.run.arguments(files.rank, self.steps[side], row)
+        call = self.call(side, row)
         return call is not None and call.parameters is None and (call.aten or call.attributes is not None)
 
     def _dumped(self, side: int, row: int) -> bool:
@@ -321,18 +373,14 @@ class StepTensors:
 
     def _entry(self, match: NodeMatch, rounds: tuple[int, int]) -> NodePair:
         slots = [
-            {slot for slot in flow.slots(step, row, Side.OUTPUT, of) if not is_scratch(flow.nodes.op_type(row), slot)}
-            for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
+            {slot for slot in self.slots(side, row, of) if not is_scratch(self.flows[side].nodes.op_type(row), slot)}
+            for side, (row, of) in enumerate(zip(match.rows, rounds, strict=True))
         ]
         outputs = [
-            (
-                slot,
-                self.flows[0].located(self.steps[0], match.a, Side.OUTPUT, slot, rounds[0]),
-                self.flows[1].located(self.steps[1], match.b, Side.OUTPUT, slot, rounds[1]),
-            )
+            (slot, self.output(0, match.a, slot, rounds[0]), self.output(1, match.b, slot, rounds[1]))
             for slot in sorted(slots[0] & slots[1])
         ]
-        feeds = [] if self.sides[0].is_parameter(match.a) else list(self._feeds(match, rounds))
+        feeds = [] if self.is_parameter(match.a) else list(self._feeds(match, rounds))
         order = float(self.flows[0].nodes.order[match.a])
         return NodePair(match, rounds, outputs, len(slots[0] ^ slots[1]), feeds, order)
 
@@ -342,9 +390,9 @@ class StepTensors:
             return
         own = [
             set(flow.slots(step, row, Side.INPUT, of))
-            for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
+            for flow, step, row, of in zip(self.flows, self.steps, match.rows, rounds, strict=True)
         ]
-        held = [flow.holders(row) for flow, row in zip(self.flows, (match.a, match.b), strict=True)]
+        held = [flow.holders(row) for flow, row in zip(self.flows, match.rows, strict=True)]
         for slots in self._paired_slots(own, [[holder.row for holder in each] for each in held]):
             made = [each[slot] if 0 <= slot < len(each) else None for each, slot in zip(held, slots, strict=True)]
             holders = tuple(-1 if each is None else each.row for each in made)
@@ -352,9 +400,7 @@ class StepTensors:
                 continue
             at = tuple(
                 flow.locate_input(step, row, slot, of) if slot >= 0 else None
-                for flow, step, row, slot, of in zip(
-                    self.flows, self.steps, (match.a, match.b), slots, rounds, strict=True
-                )
+                for flow, step, row, slot, of in zip(self.flows, self.steps, match.rows, slots, rounds, strict=True)
             )
             if any(
                 flow.is_constant(row) and other is None
@@ -418,9 +464,9 @@ class StepTensors:
             pairs = [(one, other) for _, one, other in entry.outputs]
             pairs += [(feed.at[0], feed.at[1]) for feed in entry.feeds if feed.at[0] and feed.at[1]]
             for one, other in pairs:
-                wanted[(one.step, one.index), (other.step, other.index)] = (one, other)
+                wanted[key_of(one, other)] = (one, other)
         known = before.distances if before is not None else {}
-        files: dict[PairKey, tuple[ReadSpec, ReadSpec]] = {}
+        files: _Pairs = {}
         for key, (one, other) in wanted.items():
             if key in known:
                 self.distances[key] = known[key]
@@ -428,9 +474,8 @@ class StepTensors:
             if self.ranks > 1:
                 self.distances[key] = self._of_parts(one, other)
                 continue
-            specs = self.files[0].spec(one), self.files[1].spec(other)
-            if specs[0] is not None and specs[1] is not None:
-                files[key] = (specs[0], specs[1])
+            if (specs := self._specs(one, other)) is not None:
+                files[key] = specs
             else:
                 self.distances[key] = self._by_statistics(one, other)
         run = self.files[0].run
@@ -450,9 +495,9 @@ class StepTensors:
         arrays = [[files.array(at) for files, at in each] for each in places]
         if any(array is None for each in arrays for array in each):
             return not_compared("not all of its parts on several ranks can be read")
-        name = self.flows[0].nodes.names[one.row]
+        name = self.names[0][one.row]
         whole = [array for array in arrays[0] if array is not None], [array for array in arrays[1] if array is not None]
-        backward, weight = self.sides[0].backward(one.row), self.sides[0].is_parameter(one.row)
+        backward, weight = self.sides[0].backward(one.row), self.is_parameter(one.row)
         recorded = self._recorded(0, places[0], one), self._recorded(1, places[1], other)
         tensor = f"{name}:{one.side.name}{one.slot}"
         return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)
@@ -480,20 +525,28 @@ class StepTensors:
         """Measures the distance of two tensors that may not belong together, without keeping it."""
         if self.ranks > 1:
             return self._of_parts(one, other)
-        specs = self.files[0].spec(one), self.files[1].spec(other)
-        if specs[0] is not None and specs[1] is not None:
-            return distance_of_files((specs[0], specs[1]), self.options.tolerance)
-        return self._by_statistics(one, other)
+        specs = self._specs(one, other)
+        return self._by_statistics(one, other) if specs is None else distance_of_files(specs, self.options.tolerance)
+
+    def _specs(self, one: Located, other: Located) -> tuple[ReadSpec, ReadSpec] | None:
+        """How to read two tensors; None unless both runs have values."""
+        here, there = self.files[0].spec(one), self.files[1].spec(other)
+        return None if here is None or there is None else (here, there)
+
+    def distances_of(self, entry: NodePair) -> list[Distance]:
+        """Returns the distances of the outputs that both runs dumped."""
+        found = (self.distance(one, other) for _, one, other in entry.outputs)
+        return [each for each in found if each is not None]
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
         """Returns a measured distance; None where one was not dumped."""
         if one is None or other is None or one.index < 0 or other.index < 0:
             return None
-        return self.distances.get(((one.step, one.index), (other.step, other.index)))
+        return self.distances.get(key_of(one, other))
 
 
 def measure(
-    files: dict[PairKey, tuple[ReadSpec, ReadSpec]],
+    files: _Pairs,
     tolerance: Tolerance | None,
     workers: MeasureWorkers,
     progress: ProgressFn = no_progress,
@@ -503,8 +556,11 @@ def measure(
 
     ``store`` keeps distances until one of the files changes, also those finished before an interruption.
     """
-    states = {key: _states(files[key]) for key in files}
-    found = recall(store, files, states, tolerance)
+    states = {key: tuple(map(_state, pair)) for key, pair in files.items()}
+    digests = _digests(files, states, tolerance) if store is not None else {}
+    payloads = store.get_many(KIND, digests.values()) if store is not None else {}
+    known = {key: unpack_distance(payloads[digest]) for key, digest in digests.items() if digest in payloads}
+    found = {key: distance for key, distance in known.items() if distance is not None}
     keys = [key for key in files if key not in found]
     sizes = [sum(size for size, _ in states[key]) for key in keys]
     executor = workers.executor(sum(sizes))
@@ -535,8 +591,10 @@ def measure(
                 tell()
             fresh.update(zip(batch, future.result(), strict=True))
         return {**found, **fresh}
-    finally:  # what was finished before it was stopped, too
-        remember(store, files, states, tolerance, fresh)
+    finally:  # what was finished before it was stopped, too; pairs that could not be compared are tried again next time
+        if store is not None:
+            kept = {key: each for key, each in fresh.items() if each.compared and key in digests}
+            store.put_many(KIND, {digests[key]: pack_distance(each) for key, each in kept.items()})
 
 
 def distances_of_files(
@@ -550,10 +608,6 @@ _State = tuple[int, int]
 _Pairs = dict[PairKey, tuple[ReadSpec, ReadSpec]]
 
 
-def _states(pair: tuple[ReadSpec, ReadSpec]) -> tuple[_State, ...]:
-    return tuple(map(_state, pair))
-
-
 def _state(spec: ReadSpec) -> _State:
     try:
         status = opener.stat(spec.path)
@@ -562,16 +616,16 @@ def _state(spec: ReadSpec) -> _State:
     return status.st_size, opener.state_of(status)
 
 
-def _keys_of(
+def _digests(
     files: _Pairs, states: Mapping[PairKey, Sequence[_State]], tolerance: Tolerance | None
 ) -> dict[PairKey, bytes]:
     """Returns the index keys of pairs, except for files whose changes would not be noticed."""
     real = cache(os.path.realpath)  # a file itself that is a link to another has another state
     sure = [key for key in files if all(state for _, state in states[key])]
-    return {key: _key_of(files[key], states[key], tolerance, real) for key in sure}
+    return {key: _digest(files[key], states[key], tolerance, real) for key in sure}
 
 
-def _key_of(
+def _digest(
     pair: tuple[ReadSpec, ReadSpec],
     states: Sequence[_State],
     tolerance: Tolerance | None,
@@ -583,32 +637,3 @@ def _key_of(
         told.update(os.fsencode(f"{real(directory)}/{name}") + b"\0")
         told.update(repr(spec.at("")).encode("utf-8", "surrogateescape") + b"\0")
     return told.digest()
-
-
-def recall(
-    store: DiskCache | None,
-    files: _Pairs,
-    states: Mapping[PairKey, Sequence[_State]],
-    tolerance: Tolerance | None,
-) -> dict[PairKey, Distance]:
-    if store is None:
-        return {}
-    known = _keys_of(files, states, tolerance)
-    payloads = store.get_many(KIND, known.values())
-    found = {key: unpack_distance(payloads[digest]) for key, digest in known.items() if digest in payloads}
-    return {key: distance for key, distance in found.items() if distance is not None}
-
-
-def remember(
-    store: DiskCache | None,
-    files: _Pairs,
-    states: Mapping[PairKey, Sequence[_State]],
-    tolerance: Tolerance | None,
-    fresh: Mapping[PairKey, Distance],
-) -> None:
-    """Puts new distances into the index; pairs that could not be compared are tried again next time."""
-    if store is None:
-        return
-    compared = {key: files[key] for key, found in fresh.items() if found.compared}
-    known = _keys_of(compared, states, tolerance)
-    store.put_many(KIND, {digest: pack_distance(fresh[key]) for key, digest in known.items()})

@@ -43,36 +43,21 @@ class TreeState(IntEnum):
     INTRODUCED = 8
 
 
-GLYPHS: Final[Mapping[TreeState, str]] = {
-    TreeState.NOTHING: " ",
-    TreeState.SAME: "=",
-    TreeState.NOT_COMPARED: "-",
-    TreeState.ONE_SIDED: "+",
-    TreeState.ROUNDING: "~",
-    TreeState.INHERITED: "↓",
-    TreeState.INSIDE: "◇",
-    TreeState.DOUBT: "?",
-    TreeState.INTRODUCED: "◆",
-}
-WORDS: Final[Mapping[TreeState, str]] = {
-    TreeState.NOTHING: "",
-    TreeState.SAME: "same",
-    TreeState.NOT_COMPARED: "not compared",
-    TreeState.ONE_SIDED: "one run only",
-    TreeState.ROUNDING: "rounding",
-    TreeState.INHERITED: "inherited",
-    TreeState.INSIDE: "inside it",
-    TreeState.DOUBT: "doubt",
-    TreeState.INTRODUCED: "introduced",
-}
+GLYPHS: Final = dict(zip(TreeState, " =-+~↓◇?◆", strict=True))
+_WORDS: Final = (
+    "",
+    "same",
+    "not compared",
+    "one run only",
+    "rounding",
+    "inherited",
+    "inside it",
+    "doubt",
+    "introduced",
+)
+WORDS: Final = dict(zip(TreeState, _WORDS, strict=True))
 _STATES: Final = {
-    NodeJudgement.NOT_COMPARED: TreeState.NOT_COMPARED,
-    NodeJudgement.SAME: TreeState.SAME,
-    NodeJudgement.ROUNDING: TreeState.ROUNDING,
-    NodeJudgement.INHERITED: TreeState.INHERITED,
-    NodeJudgement.UNPROVEN: TreeState.DOUBT,
-    NodeJudgement.INSIDE: TreeState.INSIDE,
-    NodeJudgement.INTRODUCED: TreeState.INTRODUCED,
+    each: TreeState.DOUBT if each is NodeJudgement.UNPROVEN else TreeState[each.name] for each in NodeJudgement
 }
 BOTH: Final = 0
 """Which run has a node: both, else 1 for A, 2 for B."""
@@ -288,13 +273,13 @@ def _states(step: StepReport, nodes: NodeTable) -> tuple[UInt8, dict[int, str]]:
     notes: dict[int, str] = {}
     failed = dict(step.failed)
     of_node = {name.rpartition(":")[0]: why for name, why in failed.items()} | failed
-    doubtful = {(match.a, match.b) for match in step.doubtful}
+    doubtful = {match.rows for match in step.doubtful}
     for row, judged in enumerate(step.judged):
         found = _STATES[judged.judgement]
         why = judged.why
         if found is TreeState.DOUBT:
             why = "not all of its inputs are known"
-        elif (judged.match.a, judged.match.b) in doubtful:
+        elif judged.match.rows in doubtful:
             found, why = max(found, TreeState.DOUBT), "another node may be its partner"
         elif of_node and (name := nodes.names[judged.match.a]) in of_node and found is not TreeState.INTRODUCED:
             found, why = TreeState.DOUBT, of_node[name]
@@ -340,7 +325,7 @@ def _order(step: StepReport, tables: tuple[NodeTable, NodeTable]) -> Int64:
     count, total = len(step.judged), len(step.judged) + len(step.one_sided)
     place = np.arange(total, dtype=np.float64)
     for side in (0, 1):
-        own = [judged.match.a if side == 0 else judged.match.b for judged in step.judged]
+        own = [judged.match.rows[side] for judged in step.judged]
         order = tables[side].order[np.array(own, np.int64)].astype(np.int64)
         there = np.flatnonzero(order >= 0)
         by_order = there[np.argsort(order[there], kind="stable")]

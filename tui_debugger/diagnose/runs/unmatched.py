@@ -14,7 +14,7 @@ from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, OneSid
 from tui_debugger.diagnose.runs.step import Asked, Feed
 from tui_debugger.diagnose.runs.unrecorded import KEEPS_VALUES, UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
-from tui_debugger.model import Side, TensorKey
+from tui_debugger.model import TensorKey
 from tui_debugger.text.numbers import and_more
 
 BLAMED: Final = "a difference begins here"
@@ -41,13 +41,13 @@ class UnmatchedNodes(UnrecordedTensors):
         self.finished: dict[tuple[int, int], str] = {}
 
     def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
-        passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
+        passing = [each.match.rows for each in judged if each.judgement is NodeJudgement.INHERITED]
         alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
-        pairs = {(each.match.a, each.match.b) for each in judged if each.judgement in alike}
+        pairs = {each.match.rows for each in judged if each.judgement in alike}
         pairs |= {(row, self.matching.to_b[row]) for row in self.bridged(judged)}
         agreed = [{pair[side] for pair in pairs} for side in (0, 1)]
         found = []
-        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+        for side, rows in enumerate(self.matching.only):
             nodes = self.flows[side].nodes
             around = defaultdict(list)
             for container, inner in self.containers[side].items():
@@ -87,7 +87,7 @@ class UnmatchedNodes(UnrecordedTensors):
 
     def _readers(self, side: int, row: int) -> set[int]:
         """The paired nodes that read a node's outputs, maybe through one-sided nodes and views that nobody dumped."""
-        partner = self.matching.to_b if side == 0 else self.matching.to_a
+        partner = self.matching.partner[side]
         found: set[int] = set()
         waiting, seen = [row], {row}
         while waiting:
@@ -102,19 +102,19 @@ class UnmatchedNodes(UnrecordedTensors):
         return found
 
     def _is_identity(self, side: int, row: int) -> bool:
-        flow, step = self.flows[side], self.steps[side]
-        inputs = [flow.locate_input(step, row, slot) for slot in range(max(len(flow.holders(row)), 1))]
-        arrays = [self.files[side].array(at) for at in inputs if at is not None and at.index >= 0]
-        slots = flow.slots(step, row, Side.OUTPUT)
-        made = [self.files[side].array(flow.located(step, row, Side.OUTPUT, slot)) for slot in slots]
-        return bool(made) and all(
-            any(one is not None and other is not None and are_same(one, other) for other in arrays) for one in made
-        )
+        arrays = [array for at in self.inputs(side, row) if (array := self.files[side].array(at)) is not None]
+        made = [self.files[side].array(at) for at in self.outputs(side, row)]
+        return bool(made) and all(one is not None and any(are_same(one, other) for other in arrays) for one in made)
+
+    def inputs(self, side: int, row: int) -> list[Located | None]:
+        flow = self.flows[side]
+        slots = range(max(len(flow.holders(row)), 1))
+        return [flow.locate_input(self.steps[side], row, slot) for slot in slots]
 
     def followers(self, side: int, row: int) -> list[int]:
         """Returns the one-sided calls that run directly after a node."""
         rows, place = self.sides[side].rows, self.sides[side].place
-        partner = self.matching.to_b if side == 0 else self.matching.to_a
+        partner = self.matching.partner[side]
         found: list[int] = []
         for each in rows[place[row] + 1 :]:
             if each in self.containers[side] or self.sides[side].is_parameter(each):
@@ -132,7 +132,7 @@ class UnmatchedNodes(UnrecordedTensors):
         seen = set(waiting)
         while waiting:
             side, row = waiting.pop()
-            partner = self.matching.to_b if side == 0 else self.matching.to_a
+            partner = self.matching.partner[side]
             if row in partner or self.sides[side].is_parameter(row):
                 own = row if side == 0 else partner.get(row, -1)
                 boundary = max(boundary or 0.0, self.dy_of.get(own, 0.0))
@@ -153,7 +153,7 @@ class UnmatchedNodes(UnrecordedTensors):
             row >= 0
             and row in self.sides[side].place
             and not self.sides[side].is_parameter(row)
-            and row not in (self.matching.to_a if side else self.matching.to_b)
+            and row not in self.matching.partner[side]
             and row not in self.files[side].elsewhere
             and (side, row) not in self.finished
             for side, row in enumerate(feed.holders)
@@ -161,32 +161,22 @@ class UnmatchedNodes(UnrecordedTensors):
 
     def read_by(self, side: int, row: int) -> str:
         """Returns which paired nodes a node reads, in words; empty where unknown."""
-        partner = self.matching.to_a if side else self.matching.to_b
-        read = [
-            self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
-        ]
+        partner = self.matching.partner[side]
+        read = [self.names[side][each] for each in sorted(self.sides[side].producers(row)) if each in partner]
         return f", which reads {and_more(read, _FEW)}" if read else ""
 
     def turned_bad(self, side: int, row: int) -> bool:
-        flow, step = self.flows[side], self.steps[side]
-        outputs = [
-            self._is_bad(side, flow.located(step, row, Side.OUTPUT, each))
-            for each in flow.slots(step, row, Side.OUTPUT)
-        ]
-        inputs = [
-            self._is_bad(side, flow.locate_input(step, row, each)) for each in range(max(len(flow.holders(row)), 1))
-        ]
-        return any(outputs) and not any(inputs)
+        return any(self._is_bad(side, at) for at in self.outputs(side, row)) and not any(
+            self._is_bad(side, at) for at in self.inputs(side, row)
+        )
 
     def _is_bad(self, side: int, at: Located | None) -> bool:
-        array = self.files[side].array(at) if at is not None and at.index >= 0 else None
+        array = self.files[side].array(at)
         return array is not None and array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float64)).all()
 
     def output_key(self, side: int, row: int) -> TensorKey | None:
-        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
-        if not slots:
-            return None
-        return self.flows[side].key(self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]))
+        outputs = self.outputs(side, row)
+        return self.flows[side].key(outputs[0]) if outputs else None
 
 
 def are_same(one: Array, other: Array) -> bool:

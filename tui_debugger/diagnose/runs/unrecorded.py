@@ -15,7 +15,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.table import find_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
 from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement
-from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, StepTensors
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Places, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
@@ -44,7 +44,7 @@ class UnrecordedTensors(StepTensors):
 
     def note_entries(self, entries: Iterable[NodePair]) -> None:
         for entry in entries:
-            self.entries_of.setdefault(entry.match.a, []).append(entry)
+            self.entries_of.setdefault(entry.a, []).append(entry)
 
     # -- what is known of an input -----------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class UnrecordedTensors(StepTensors):
         row = feed.holders[0]
         if row < 0 or self.matching.to_b.get(row, -1) != feed.holders[1]:
             return found
-        if self.sides[0].is_parameter(row):
+        if self.is_parameter(row):
             return self._as_read.get(row, found)
         entries = self.entries_of.get(row, [])
         if row in through or len(entries) != 1 or not self.keeps_values(entries[0]):
@@ -76,7 +76,7 @@ class UnrecordedTensors(StepTensors):
         for entries in self.entries_of.values():
             for feed in (feed for entry in entries for feed in entry.feeds if feed.own):
                 distance, row = self.distance(*feed.at), feed.holders[0]
-                if row < 0 or distance is None or not distance.compared or not self.sides[0].is_parameter(row):
+                if row < 0 or distance is None or not distance.compared or not self.is_parameter(row):
                     continue
                 if row not in found or distance.relative > found[row].relative:
                     found[row] = distance
@@ -84,10 +84,10 @@ class UnrecordedTensors(StepTensors):
 
     def keeps_values(self, entry: NodePair) -> bool:
         """Tells whether a node only moves the values of its input, in the same way in both runs."""
-        if not self._called_alike(entry.match.a):
+        if not self._called_alike(entry.a):
             return False
-        types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)]
-        return types[0] == types[1] and self.kind_of(0, entry.match.a) in KEEPS_VALUES
+        types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, entry.match.rows, strict=True)]
+        return types[0] == types[1] and self.kind_of(0, entry.a) in KEEPS_VALUES
 
     def kind_of(self, side: int, row: int) -> str:
         """The kind of an operator of PyTorch, as the rules that recompute it call it; empty where there is none."""
@@ -96,21 +96,16 @@ class UnrecordedTensors(StepTensors):
 
     def _called_alike(self, row: int) -> bool:
         """Tells whether an operator was recorded with the same arguments in both runs."""
-        rows = row, self.matching.to_b[row]
-        calls = [
-            files.run.arguments(files.rank, step, each)
-            for files, step, each in zip(self.files, self.steps, rows, strict=True)
-        ]
-        if calls[0] is None or calls[1] is None or not calls[0].aten:
+        one, other = self.calls((row, self.matching.to_b[row]))
+        if one is None or other is None or not one.aten:
             return False
-        return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
+        return (one.positional, one.keywords) == (other.positional, other.keywords)
 
     def reads_nothing_known(self, entry: NodePair) -> bool:
         """Tells whether a node reads only constants and tensors that the recorder lacks."""
         if any(self.matters(feed) and not self.is_constant(feed) for feed in entry.feeds):
             return False
-        files = self.files[0]
-        call = files.run.arguments(files.rank, self.steps[0], entry.match.a, entry.rounds[0])
+        call = self.call(0, entry.a, entry.rounds[0])
         given = () if call is None else (*call.positional, *call.keywords.values())
         return any(isinstance(each, OtherArgument) and each.kind == NOT_RECORDED for each in given)
 
@@ -125,39 +120,39 @@ class UnrecordedTensors(StepTensors):
         """Tells whether an input's distance is only a lower bound; statistics of random masks are alike."""
         if distance.how is not ComparedBy.STATISTICS:
             return False
-        drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
+        drawn = feed.holders[0] >= 0 and is_random(self.op_type(feed.holders[0]))
         return drawn or distance.relative > INTRODUCED * distance.unit
 
     def is_composite(self, entry: NodePair) -> bool:
         """Tells whether a node may stand for several operators, so that its effect on a difference is unknown."""
         if not self._calls_are_recorded:
             return False
-        files, step = self.files[0], self.steps[0]
-        call = files.run.arguments(files.rank, step, entry.match.a)
+        call = self.call(0, entry.a)
         return call is None or (not call.positional and not call.parameters and call.keywords.keys() <= _SAYS_NOTHING)
 
     @cached_property
     def _calls_are_recorded(self) -> bool:
         """The recorder tells of some node which operator or module it calls."""
-        files, step = self.files[0], self.steps[0]
-        calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
+        calls = (self.call(0, row) for row in self.sides[0].rows)
         return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
 
     def left_before(self, entry: NodePair) -> set[int]:
         """Returns the parameters that a node reads, but of which only the value after the step before was recorded."""
-        if self.sides[0].backward(entry.match.a):
+        if self.sides[0].backward(entry.a):
             return set()  # the forward pass has shown already what it read
         return {
             feed.holders[0]
             for feed in entry.feeds
-            if feed.holders[0] >= 0
-            and self.sides[0].is_parameter(feed.holders[0])
-            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+            if feed.holders[0] >= 0 and self.is_parameter(feed.holders[0]) and self.is_of_before(feed)
         }
+
+    def is_of_before(self, feed: Feed) -> bool:
+        """Tells whether a tensor was recorded at another step than the one that read it."""
+        return any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
 
     # -- what nobody recorded ----------------------------------------------------------------------
 
-    def _is_bare(self, at: tuple[Located | None, Located | None]) -> bool:
+    def _is_bare(self, at: Places) -> bool:
         """Tells whether neither run recorded more of a tensor than its type and shape, and these are the same."""
         return all(one is None or one.index < 0 or self._nothing_of(side, one) for side, one in enumerate(at)) and (
             None in at or self.distance(*at) is None or not _unlike(self.distance(*at))
@@ -181,12 +176,8 @@ class UnrecordedTensors(StepTensors):
         self.seen |= agreed
         if all(each.compared for each in self.distances.values()):
             return agreed, set()
-        bare = {
-            row for row, entries in self.entries_of.items() if row not in agreed and all(map(self._has_bare, entries))
-        }
-        partial = {
-            row for row, entries in self.entries_of.items() if row in agreed and all(map(self._has_bare, entries))
-        }
+        all_bare = {row for row, entries in self.entries_of.items() if all(map(self._has_bare, entries))}
+        bare, partial = all_bare - agreed, all_bare & agreed
         while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
             bare -= wrong
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
@@ -208,7 +199,7 @@ class UnrecordedTensors(StepTensors):
 
     def _lacks_values(self, entry: NodePair) -> bool:
         """Tells whether nothing of the outputs can be compared as some run did not record them."""
-        if self.sides[0].is_parameter(entry.match.a) or not (entry.missing or entry.outputs):
+        if self.is_parameter(entry.a) or not (entry.missing or entry.outputs):
             return False
         for _, *at in entry.outputs:
             found = self.distance(at[0], at[1])
@@ -220,7 +211,7 @@ class UnrecordedTensors(StepTensors):
 
     def _shown(self, side: int, row: int) -> int:
         """The paired node that feeds a view, through casts and copies that only one run has; -1 without one."""
-        partner = self.matching.to_a if side else self.matching.to_b
+        partner = self.matching.partner[side]
         while len(producers := self.sides[side].producers(row)) == 1:
             (row,) = producers
             if row in partner or self.kind_of(side, row) not in _COPIES:
@@ -229,7 +220,7 @@ class UnrecordedTensors(StepTensors):
 
     def _has_bare(self, entry: NodePair) -> bool:
         """Tells whether all outputs of a node that do not agree are unrecorded."""
-        if self.sides[0].is_parameter(entry.match.a) or entry.missing:
+        if self.is_parameter(entry.a) or entry.missing:
             return False
         distances = [(at, self.distance(*at)) for _, *at in entry.outputs]
         return all(
@@ -249,11 +240,11 @@ class UnrecordedTensors(StepTensors):
             read = {each for each, _ in real_consumers(of, own) if each in place}
             readers |= {self.matching.to_a.get(each, -1) for each in read} if side else read
         if not readers and not self._is_update(row):  # only what it was asked for tells
-            return row in self.seen if is_random(self.flows[0].nodes.op_type(row)) else self._called_alike(row)
+            return row in self.seen if is_random(self.op_type(row)) else self._called_alike(row)
         return readers <= good
 
     def _is_update(self, row: int) -> bool:
-        op_type = self.flows[0].nodes.op_type(row)
+        op_type = self.op_type(row)
         return op_type in DRAWN_UPDATES or update_of(op_type) is not None
 
     def feed_fits(self, feed: Feed, agreed: set[int], good: set[int]) -> bool:
@@ -265,17 +256,17 @@ class UnrecordedTensors(StepTensors):
             return False
         if row < 0 or self.matching.to_b.get(row, -1) != feed.holders[1]:
             return max(feed.holders) < 0 and feed.at == (None, None)
-        return row in (agreed if self.sides[0].is_parameter(row) else good)
+        return row in (agreed if self.is_parameter(row) else good)
 
     def _writes_what_agrees(self, row: int, agreed: set[int]) -> bool:
         """Tells whether the parameters that an update operator writes agree afterwards."""
-        op_type = self.flows[0].nodes.op_type(row)
+        op_type = self.op_type(row)
         update, held = update_of(op_type), [each.row for each in self.flows[0].holders(row)]
         if not self._is_update(row):
             return True
         slots = range(len(held)) if update is None else {update.weight, *update.states}
         written = [held[slot] for slot in slots if 0 <= slot < len(held) and held[slot] >= 0]
-        return all(each in agreed for each in written if self.sides[0].is_parameter(each))
+        return all(each in agreed for each in written if self.is_parameter(each))
 
 
 def _unlike(distance: Distance | None) -> bool:

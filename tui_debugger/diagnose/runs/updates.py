@@ -10,9 +10,9 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, error_over_expected
 from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
-from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Places
 from tui_debugger.graph.categories import gradient_of, is_collective
-from tui_debugger.model import TRAINABLE, Category, Side, TensorKey
+from tui_debugger.model import TRAINABLE, Category, TensorKey
 
 
 class ParameterCauses(ParameterPairs):
@@ -53,10 +53,10 @@ class ParameterCauses(ParameterPairs):
             return
         other = self.matching.to_b.get(row, -1)
         self.causes[row] = False
-        reader = entry.match.a if entry is not None else -1
+        reader = entry.a if entry is not None else -1
         if reader >= 0 and self.before is None:  # what was not recorded as it was read may be read earlier
             reader = min([reader, *self.sides[0].consumers(row)], key=self.sides[0].place.__getitem__)
-        consumer = self.flows[0].nodes.names[reader] if reader >= 0 else ""
+        consumer = self.names[0][reader] if reader >= 0 else ""
         at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
         found = DiffFinding(
             DiffKind.PARAMETER,
@@ -64,8 +64,8 @@ class ParameterCauses(ParameterPairs):
             float(self.flows[0].nodes.order[reader if reader >= 0 else row]) - 0.5,
             row,
             other,
-            self.flows[0].nodes.names[row],
-            self.flows[1].nodes.names[other] if other >= 0 else "",
+            self.names[0][row],
+            self.names[1][other] if other >= 0 else "",
             (self._key(0, at[0], distance), self._key(1, at[1], distance)),
             distance,
             times=error_over_expected(distance.relative, 0.0, distance.unit),
@@ -91,16 +91,11 @@ class ParameterCauses(ParameterPairs):
         update = replace(found, kind=DiffKind.UPDATE, text=self._with_rank(text, distance, at))
         self.findings.append(update if link is None else self._missing(before, link, found))
 
-    def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
-        found = [
-            next((flow.located(step, of, Side.OUTPUT, slot) for slot in flow.slots(step, of, Side.OUTPUT)), None)
-            if of >= 0
-            else None
-            for flow, step, of in zip(self.flows, self.steps, (row, other), strict=True)
-        ]
+    def _parameter_at(self, row: int, other: int) -> Places:
+        found = [next(iter(self.outputs(side, of)), None) if of >= 0 else None for side, of in enumerate((row, other))]
         return found[0], found[1]
 
-    def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+    def _with_rank(self, text: str, distance: Distance, at: Places) -> str:
         return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
 
     def explains_parameter(
@@ -134,14 +129,14 @@ class ParameterCauses(ParameterPairs):
         return False, f"{agrees}: another input, or another update of it", None
 
     def gradient_distance(self, row: int) -> float | None:
-        gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
+        gradient = self.flows[0].nodes.find(gradient_of(self.names[0][row]))
         return self.dy_of.get(gradient) if gradient >= 0 else None
 
     def _left_out(self, row: int) -> OneSided | None:
         """The collective operation on the gradient of a parameter that only one run has."""
         nodes = self.flows[0].nodes
         gradient = nodes.find(gradient_of(nodes.names[row]))
-        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+        for side, rows in enumerate(self.matching.only):
             own = gradient if side == 0 else self.matching.to_b.get(gradient, -1)
             of = self.flows[side].nodes
             for each in rows:
@@ -151,20 +146,14 @@ class ParameterCauses(ParameterPairs):
 
     @staticmethod
     def _missing(before: ParameterCauses, link: OneSided, found: DiffFinding) -> DiffFinding:
-        key = before.output_key(link.side, link.row)
+        text = f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
         return replace(
-            found,
+            found.only_in(link.side, link.row, link.name, before.output_key(link.side, link.row)),
             kind=DiffKind.MISSING,
             place=before.place,
             order=float(link.order),
-            row_a=link.row if link.side == 0 else -1,
-            row_b=link.row if link.side == 1 else -1,
-            name=link.name,
-            other_name="",
-            keys=(key, None) if link.side == 0 else (None, key),
             consumer=found.name,
-            text=f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
-            f"the parameter {found.name} differs at the next step",
+            text=f"{text}the parameter {found.name} differs at the next step",
         )
 
     # -- findings ---
@@ -182,7 +171,7 @@ class ParameterCauses(ParameterPairs):
         self,
         kind: DiffKind,
         entry: NodePair,
-        at: tuple[Located | None, Located | None],
+        at: Places,
         distance: Distance | None,
         *,
         given: float = 0.0,
@@ -190,14 +179,14 @@ class ParameterCauses(ParameterPairs):
         text: str = "",
     ) -> DiffFinding:
         match = entry.match
-        names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
+        names = self.names[0][match.a], self.names[1][match.b]
         both = self._key(0, at[0], distance), self._key(1, at[1], distance)
         rows = match.a, match.b
         if distance is not None and distance.joined and kind is DiffKind.INTRODUCED:
             text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
         return DiffFinding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
 
-    def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+    def _joined_text(self, distance: Distance, at: Places) -> str:
         both = all(files.mates for files in self.files)
         text = f"it is of {distance.joined}"
         if not both:
