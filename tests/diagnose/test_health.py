@@ -131,7 +131,7 @@ def test_what_was_not_checked_is_not_clean(tmp_path: Path) -> None:
     checks.check([(0, 1)])
     map_ = health(session, checks)
     assert shown(map_, RELU) == ["UNCHECKED", "CLEAN", "UNCHECKED"]
-    assert "checked in 1 of 3 steps, no finding" in map_.covered_text()
+    assert "checked in 1 of 3 steps, the watchpoints found nothing" in map_.covered_text()
     assert checks.missing(session.pairs()) == [(0, 0), (0, 2)]
     assert map_.cell(0, map_.steps, map_.ranks).health is Health.UNCHECKED
 

@@ -313,7 +313,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
         assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.footer.notice
         assert "●" not in screen.main.header.plain
-        assert screen.lines[1].startswith(" No finding so far: 788 tensors of s")
+        assert screen.lines[1].startswith(" Steps 2–5 not checked yet: no finding in 788 tensors of steps 0–1")
         await screen.press("4")
         assert "no hit so far" in screen.text
         judged[:] = [2]

@@ -158,6 +158,7 @@ ON_MAIN_SCREEN: dict[tuple[str, str], Case] = {
     ("global", "this_step_only"): Case(fewer, "n ] ] 4"),
     ("global", "next_origin"): Case(lambda a, b: "Log-op381" in a.row and "Div-op385" in b.row, "O"),
     ("global", "report"): Case(opens("TextPrompt"), "n"),
+    ("global", "loss"): Case(opens("TrendView"), "n R"),
     **{("global", view.id): Case(opens(view.load().__name__), "n") for view in VIEWS if view.id != "runs"},
     ("global", "runs"): Case(opens("RunPrompt"), "n"),
     ("tree", "close_scope"): Case(lambda a, b: "▾" in a.row and "▸" in b.row and fewer(a, b)),

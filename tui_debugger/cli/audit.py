@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, flag, open_pairs
-from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_first, print_table, print_text
+from tui_debugger.cli.output import Answer, meaning_of, print_exit, print_first, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.documents import Row
 
@@ -151,7 +151,6 @@ def print_report(report: AuditReport, session: Session, arguments: Namespace, co
     from tui_debugger.text.writer import Meaning, meant
 
     verdict, lines = meant(verdict_text(report), meaning_of(code)), headline_lines(report, session)
-    print_above(verdict, *lines, code=code, words=_EXITS[code])
     if report.findings:
         print_text("operators whose output is wrong, in execution order:")
         print_first(_finding_columns(), report.findings, finding_cells, arguments.top)
@@ -278,7 +277,7 @@ def markdown_lines(report: AuditReport, session: Session, arguments: Namespace) 
 
     yield "# Audit"
     yield ""
-    yield f"{markdown.code(markdown.without_homes(str(arguments.path)))}"
+    yield f"{markdown.code(markdown.with_tilde(str(arguments.path)))}"
     yield ""
     yield f"**{markdown.prose(verdict_text(report))}**"
     yield ""

@@ -19,7 +19,7 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.output import Answer, meaning_of, print_exit, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
@@ -82,7 +82,6 @@ def answer(report: CheckReport, arguments: Namespace) -> Answer:
 
 def _print(report: CheckReport, limit: int, code: int) -> None:
     verdict = meant(verdict_line(report), OUTCOMES[report.judgement.outcome])
-    print_above(verdict, coverage_line(report.result), code=code)
     _print_hits(report, limit)
     _print_watchpoints(report)
     print_text("", coverage_line(report.result))
@@ -163,7 +162,7 @@ _VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOU
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     """The cells of a hit. The name comes last and stays whole, so that it can be copied into ``tdbg show``."""
     key = hit.key
-    origin = Meaning.ORIGIN if hit.origin else None
+    origin = Meaning.FINDING if hit.origin else None
     return [
         str(key.step),
         *([str(key.rank)] if ranks else []),
@@ -231,7 +230,7 @@ def _beginnings(report: CheckReport) -> list[str]:
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        meaning = Meaning.ORIGIN if hit.origin else Meaning.FINDING
+        meaning = Meaning.FINDING
         lines.append(meant(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}", meaning))
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:

@@ -13,7 +13,6 @@ from tui_debugger.cli.options import (
     Commands,
     add_command,
     add_comparison,
-    add_node,
     add_where,
     add_work,
     at_least_zero,
@@ -85,7 +84,11 @@ def register(commands: Commands) -> None:
         answer=_compared,
         judges=True,
     )
-    add_node(parser, "the node's only output")
+    parser.add_argument(
+        "node",
+        metavar="B|NODE[:slot]",
+        help="another run, or a node as for tdbg show; without a slot the node's only output",
+    )
     parser.add_argument(
         "--with",
         dest="other",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger import __version__
 from tui_debugger.cli.options import chosen, open_session
-from tui_debugger.cli.output import Answer, note, print_above, print_exit, print_first, print_text
+from tui_debugger.cli.output import Answer, note, print_exit, print_first, print_text
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.layouts import GivenDims, parse_dims
@@ -159,7 +159,6 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
     outcome = INTERRUPTED if report.cancelled else code
     verdict = meant(verdict_text(report), _MEANINGS[outcome])
     lines = headline_lines(report, kinds)
-    print_above(verdict, *lines, code=code, words=_EXITS[outcome])
     if report.findings:
         print_text("where differences begin (what only passes them on is left out):")
         print_first(FINDING_COLUMNS, report.findings, finding_cells, arguments.top)

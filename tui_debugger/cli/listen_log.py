@@ -404,7 +404,7 @@ def _print_hit(hit: Hit, step: UnfinishedStep) -> None:
 
     words = ("◆ " if hit.origin else "") + hit_text(hit)
     where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
-    found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
+    found = meant(words, Meaning.FINDING)
     columns = [
         Column(""),
         Column(""),

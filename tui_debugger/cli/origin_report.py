@@ -15,7 +15,7 @@ from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
 from tui_debugger.cli.options import chosen
-from tui_debugger.cli.output import Answer, meaning_of, outcome_of, print_above, print_exit, print_text, unseen
+from tui_debugger.cli.output import Answer, meaning_of, outcome_of, print_exit, print_text, unseen
 from tui_debugger.diagnose.origin.path import Path as OriginPath
 from tui_debugger.diagnose.origin.path import PathEnd, Tracer, with_nearest
 from tui_debugger.diagnose.origin.search import (
@@ -50,7 +50,7 @@ from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
-from tui_debugger.text.writer import Line, Meaning, Terminal, line_text, meant, terminal_of
+from tui_debugger.text.writer import Line, Meaning, Terminal, meant, terminal_of
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import format_watch
 
@@ -99,8 +99,6 @@ class FoundOrigins:
 
 def _print(found: FoundOrigins, code: int) -> None:
     verdict = meant(_verdict(found), meaning_of(code))
-    counts, _, where = coverage_line(found.report.check).partition("; ")
-    print_above(verdict, counts, where, code=code)
     print_text(*itertools.dropwhile(lambda line: not line, _lines(found, terminal_of())), *found.limits, verdict)
     print_exit(code)
 
@@ -367,15 +365,11 @@ def upstream(
     code = missing.code(outcome_of(finding=path.state is InputState.BAD, doubt=path.state is InputState.UNKNOWN))
 
     def show(code: int) -> None:
-        meaning = meaning_of(code)
         *lines, last = path_lines(path, terminal_of())
-        answer = line_text(last)
         if code == TdbgError.exit_code and path.state is InputState.CLEAN:  # the last line says "clean"
-            answer = f"cannot judge: {clean(parts_text(missing.parts))}"
-            lines += textwrap.wrap(answer, WIDTH)
+            lines += textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
         else:
             lines.append(last)
-        print_above(meant(answer, meaning), code=code)
         if path.state is InputState.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         print_text(*lines, *info.limits)

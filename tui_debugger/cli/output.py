@@ -199,17 +199,6 @@ def meaning_of(code: int) -> Meaning:
     return {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
 
 
-def print_above(*lines: Line, code: int, words: str = "") -> None:
-    """Writes the summary (verdict, counts, coverage) above the details, on a terminal only.
-
-    ``words`` replaces the usual meaning of the exit code.
-    """
-    if terminal_of() is not None:
-        print_text(*lines)
-        print_exit(code, words)
-        write_lines("")
-
-
 def doubt_lines(doubts: Iterable[str]) -> list[Line]:
     """Returns the reasons for an undecided answer, a line each, safe to print."""
     return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]

@@ -621,7 +621,7 @@ def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) ->
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
 
 
-MEANING_OF_MARK = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING, "?": Meaning.DOUBT}
+MEANING_OF_MARK = {"◆": Meaning.FINDING, "✗": Meaning.FINDING, "?": Meaning.DOUBT}
 
 
 def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
 from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words
-from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
+from tui_debugger.text.markdown import code, fenced, prose, table, with_tilde
 from tui_debugger.text.numbers import brief, plural
 from tui_debugger.text.rows import coverage_row, hit_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text, step_text
@@ -253,7 +253,7 @@ def markdown(material: Material, style: Style = Style()) -> str:
         if len(text) <= LIMIT or not rows:
             break
         rows //= 2
-    return text if style.homes else without_homes(text)
+    return text if style.homes else with_tilde(text)
 
 
 def _single_blanks(lines: Iterable[str]) -> Iterator[str]:

@@ -203,6 +203,7 @@ ACTIONS: tuple[Action, ...] = (
         ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
         ("report", "X", "Report", "Writes a Markdown report of what was found, for a bug report."),
     ),
+    *_of("global", CAUSES, ("loss", "$", "Loss", "Plots the loss over the steps, and what else the program noted.")),
     *_of("global", CAUSES, *((view.id, view.usual_key, view.title, view.help) for view in VIEWS)),
     *_of(
         "tree",

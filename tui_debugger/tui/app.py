@@ -179,9 +179,10 @@ class TdbgApp(App[int | Path]):
         """
         config = config or Config()
         keymap = settings.apply(config)
-        super().__init__(ansi_color=True if config.theme == "terminal" else None)
+        shown = _theme_shown(config.theme)
+        super().__init__(ansi_color=True if shown == "terminal" else None)
         self.set_keymap(keymap)
-        self._colors = _colors_of(config.theme)
+        self._colors = _colors_of(shown)
         # Textual writes the traceback of a crash here; it may contain names of the run.
         self.error_console = Console(file=error_stream(), color_system=None, markup=False, highlight=False)
         self.register_theme(theme.THEME)
@@ -344,6 +345,12 @@ class TdbgApp(App[int | Path]):
 
     async def on_unmount(self) -> None:
         self.shut()
+
+
+def _theme_shown(name: str) -> str:
+    """Returns ``terminal`` for any theme on a terminal of 16 colours, whose nearest colours cannot be told apart."""
+    few = Console(force_terminal=True).color_system in {"standard", "windows"}
+    return "terminal" if few else name
 
 
 def _colors_of(name: str) -> LineFilter | None:

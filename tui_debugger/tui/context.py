@@ -53,6 +53,7 @@ class ScreenState:
         stopped: progress text of the last check if it was stopped, else empty.
         touched: a key was pressed, so nothing may move the cursor by itself any more.
         too_large: bytes that a check of this step would read, if it did not start by itself for that reason.
+        gone: steps of the rank that were listed, and are no longer in the dump.
         unordered: some step of the rank ran after a step with a larger number.
         overflowed: nodes that overflowed on the device at this step; also 0 where the device does not report overflows.
         pending_tensor: a tensor and its node's row, to go to once the nodes of its rank are loaded.
@@ -71,6 +72,7 @@ class ScreenState:
     stopped: str = ""
     touched: bool = False
     too_large: int = 0
+    gone: frozenset[int] = frozenset()
     unordered: bool = False
     overflowed: int = 0
     pending_tensor: tuple[TensorKey, int] | None = None

@@ -305,7 +305,7 @@ class MainScreen(PanesScreen):
 
         if self.session is None:
             return ""
-        return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM)
+        return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM, marked=False)
 
     def keys_here(self) -> list[actions.Action]:
         return actions.reachable(self.current_pane, live=self.live is not None)

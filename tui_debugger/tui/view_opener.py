@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tui_debugger.model import Side, TensorKey, Verdict
+from tui_debugger.tui import actions
 from tui_debugger.tui.context import Context, Controller
 from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewSubject, ViewTarget
 from tui_debugger.tui.views.view import View
@@ -35,7 +36,7 @@ class ViewOpener(Controller):
         self.comparison: RunComparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {view.id: partial(self.open_here, view.id) for view in VIEWS}
+        return {view.id: partial(self.open_here, view.id) for view in VIEWS} | actions.methods_of_keys(self)
 
     # -- what is under the cursor --------------------------------------------------------------------
 
@@ -119,6 +120,15 @@ class ViewOpener(Controller):
             self.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, target or ViewTarget(NOWHERE, -1))
+
+    def act_loss(self) -> None:
+        from tui_debugger.tui.views.trend import TrendView
+
+        target = self.here()
+        if target is None or not self.session.run_notes(target.key.rank).names():
+            self.say("no loss is known: the program noted none, and none was recognised in the steps checked", bad=True)
+        else:
+            self._context.app.push_screen(TrendView(self, self._with_current_row(target), notes_first=True))
 
     def compare_with(self, against: ComparedRun) -> None:
         from tui_debugger.session import comparison  # imported only when needed: the first frame does without

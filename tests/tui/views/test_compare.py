@@ -100,6 +100,14 @@ async def test_against_the_previous_step_at_once(nan: Session, size: tuple[int, 
         view.at.check_clean()
 
 
+@pytest.mark.turns("columns")
+@pytest.mark.parametrize("columns", [200, 120, 80])
+async def test_the_element_under_the_cursor_is_whole_or_visibly_cut(nan: Session, columns: int) -> None:
+    async with comparing(nan, DIV, 3, (columns, 24)) as view:
+        (line,) = [line for line in view.lines if line.startswith("[0, 0, 0]  here")]
+        assert " ULP" in line if columns > 80 else line.endswith("…")
+
+
 async def test_three_lines_for_each_row(nan: Session) -> None:
     async with comparing(nan, DIV, 3) as view:
         first = [line[0] for line in view.lines if line.startswith(("0 ", "· ", "Δ "))]

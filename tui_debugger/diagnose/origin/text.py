@@ -418,7 +418,7 @@ def origin_lines(
     """
     yield ""
     place = f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
-    yield meant(place, Meaning.ORIGIN if origin.starts_here else Meaning.FINDING)
+    yield meant(place, Meaning.FINDING)
     yield f"  {clean(origin.node)}"
     yield from f"  {why(origin, overflow=overflow)}".split("\n")
     yield from _block_table(origin, terminal)
@@ -562,7 +562,7 @@ def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
     return [columns[at] for at in kept], rows
 
 
-_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.ORIGIN, "?": Meaning.DOUBT}
+_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.FINDING, "?": Meaning.DOUBT}
 
 
 def _table(path: Path) -> Iterator[str]:

@@ -288,14 +288,14 @@ class HistoryScreen(ListDialog[GraphRun]):
 
 
 class NoticesScreen(ListDialog[None]):
-    """A scrollable list of sentences."""
+    """A scrollable list of sentences: notices, then what the header counts or names elsewhere."""
 
     FULL = True
     hints = (("Esc", "back"), ("↑ ↓", "scroll"))
 
-    def __init__(self, notices: Sequence[str]) -> None:
+    def __init__(self, notices: Sequence[str], others: Sequence[str] = ()) -> None:
         super().__init__()
-        self.notices = notices
+        self.marked = [*(("!", notice) for notice in notices), *(("·", other) for other in others)]
         self.heading = f"Notices ({len(notices)})" if notices else "Notices"
 
     def body(self) -> Iterable[Widget]:
@@ -314,9 +314,9 @@ class NoticesScreen(ListDialog[None]):
     def _show(self) -> None:
         table = self.table
         rows: list[tuple[Cell, Cell]] = []
-        for notice in self.notices:
-            lines = textwrap.wrap(clean(notice), max(20, table.size.width - 6)) or [""]
-            rows += [(Text("!" if i == 0 else " ", DOUBT), line) for i, line in enumerate(lines)]
+        for mark, sentence in self.marked:
+            lines = textwrap.wrap(clean(sentence), max(20, table.size.width - 6)) or [""]
+            rows += [(Text(mark if i == 0 else " ", DOUBT), line) for i, line in enumerate(lines)]
         table.set_rows(ListRows(rows), keep=False)
 
 

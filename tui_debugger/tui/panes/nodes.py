@@ -91,7 +91,7 @@ def make_marks(
         hit_elsewhere=hit_elsewhere,
         origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
-        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+        file_only=tree.keep_mask(nodes.beside_graph) & (leaves >= 0),
         overflowed=None if overflowed is None else tree.keep_mask(overflowed),
     )
 
@@ -126,6 +126,8 @@ class SpaceTarget:
 
 
 _INDENT = 2
+_PAGE = 16
+"""Lines of the list in the smallest terminal, until its size is known."""
 
 
 class _Lines:
@@ -210,7 +212,22 @@ class NodeTree(VirtualTable):
             return False
         if self._view.open_around(index):
             self._show()
-        return self.move_to_key(index)
+        top = self.top
+        found = self.move_to_key(index)
+        if self.top != top or not self.size.height:
+            self._show_scopes()
+        return found
+
+    def _show_scopes(self) -> None:
+        """Scrolls the scopes around the cursor into sight, as many as fit on the page with the cursor."""
+        if self._view is None or self.current < 0:
+            return
+        page = self.page if self.size.height else _PAGE
+        parents, first, entry = self._view.tree.parent, self.cursor_row, int(self._view.tree.parent[self.current])
+        while entry >= 0 and self.cursor_row - self.rows.find(entry) < page:
+            first, entry = self.rows.find(entry), int(parents[entry])
+        if first < self.top or not self.size.height:
+            self.show_above(self.cursor_row - first)
 
     # -- a search in it --------------------------------------------------------------------------
 
@@ -519,8 +536,8 @@ class NodesPane(Pane):
             words.append(f"{theme.OVERFLOW_GLYPH} overflowed on the device")
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
-        if flags & NodeFlag.FILE_ONLY:
-            words.append("≈ from file names")
+        if self.nodes.beside_graph[row]:
+            words.append(f"{theme.FILE_GLYPH} known from names of files, not in the graph")
         return " · ".join(words)
 
 

@@ -273,7 +273,7 @@ class ValuesScreen(WindowView):
     OWN_ACTIONS = VALUE_ACTIONS
     DEFAULT_CSS = """
     ValuesScreen {
-        #facts { color: $text-muted; height: 1; }
+        #facts { color: $text-muted; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
     hints = TABLE_HINTS

@@ -250,7 +250,7 @@ class CompareView(WindowView):
     OWN_ACTIONS = COMPARE_ACTIONS
     DEFAULT_CSS = """
     CompareView {
-        #sides { height: 2; }
+        #sides { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         #answer { height: auto; }
         #main { height: 1fr; }
         LargestPane { display: none; }

@@ -376,8 +376,8 @@ class DistributionView(ValuesView):
     DEFAULT_CSS = """
     DistributionView {
         #facts, #mode { color: $text-muted; }
-        #mode { height: 1; }
-        #bin { height: 1; text-style: bold; }
+        #mode { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        #bin { height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }
         .-empty { display: none; }
     }
     """

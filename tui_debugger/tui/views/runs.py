@@ -190,7 +190,7 @@ class RunsView(View):
     RunsView {
         #answer { text-style: bold; max-height: 3; }
         #why { color: $text-muted; max-height: 6; text-wrap: nowrap; text-overflow: ellipsis; }
-        #where, #legend { height: 1; color: $text-muted; }
+        #where, #legend { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
         #tree { height: 1fr; min-height: 4; }
         #node { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         #path { height: 25%; min-height: 3; }

@@ -51,10 +51,10 @@ class RunsMapView(View):
     OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsMapView {
-        #where { height: 1; color: $text-muted; }
+        #where { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
         #map { height: 1fr; }
-        #cell { height: 1; text-style: bold; }
-        #legend { height: 1; }
+        #cell { height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }
+        #legend { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
     heading = "Two runs: error ÷ expected"
