@@ -318,22 +318,19 @@ class _ReplicaComparison:
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
                 found[place] = TensorSpread.REPLICATED
-        if any(spread is TensorSpread.REPLICATED for spread in found.values()):
+        equal = [place for place, spread in found.items() if spread is TensorSpread.REPLICATED]
+        if equal:
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
-        equal = sum(spread is TensorSpread.REPLICATED for spread in found.values())
         dense = [(place, held) for place, held in apart if not is_expert(place.node)]
-        replicas = _are_almost_all(
-            sum(spread is TensorSpread.REPLICATED and not is_expert(place.node) for place, spread in found.items()),
-            len(dense),
-        )
+        replicas = _are_almost_all(sum(not is_expert(place.node) for place in equal), len(dense))
         near = [
             place
             for place, held in dense
             if (replicas or not declared) and are_alike(self._values(self._differing(place, held)))
         ]
         # Where few weights are equal, they may be parts drawn with one seed, or averaged now and then.
-        most = equal >= _MOST * (equal + len(near))
+        most = len(equal) >= _MOST * (len(equal) + len(near))
         found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
         # In any layout: no two parts of a weight are equal in most elements.
         found |= dict.fromkeys(

@@ -28,8 +28,6 @@ class TensorSpread(Enum):
     """Each rank has its own: a part of a larger tensor, or another weight."""
     VARYING = "varying"
     """The same tensor of different data, or weights that began equal and went apart."""
-    PARTIAL = "partial"
-    """Each rank has a summand, such as a gradient before its reduction."""
 
 
 _ALIKE: Final = 0.5

@@ -168,6 +168,11 @@ def parsed(name: str) -> _Name:
     return _Name(_NUMBER.sub("*", name), tuple(map(int, _NUMBER.findall(name))))
 
 
+def is_near(found: Distance) -> bool:
+    """Tells whether rounding explains a distance."""
+    return found.relative <= ROUNDING * found.unit
+
+
 def turned_around(found: Distance) -> Distance:
     """Returns the distance with both runs exchanged."""
     values = found.values and found.values[::-1]
@@ -655,7 +660,7 @@ class _Conversions:
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; checks few differing elements one by one."""
-        if apart.relative > ROUNDING * apart.unit:
+        if not is_near(apart):
             return False
         if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
             return True
@@ -674,10 +679,8 @@ class _Conversions:
         self, name: str, source: str, expected: Array, held: Array, places: Sequence[_RowPlace | None]
     ) -> str:
         here, there = self.sides[0], self.sides[1]
-        if expected.shape[0] == expected.shape[1]:
-            other_way = distance(np.ascontiguousarray(expected.T), held)
-            if other_way.relative <= ROUNDING * other_way.unit:
-                return f"{name} of {there} holds {source} of {here} transposed"
+        if expected.shape[0] == expected.shape[1] and is_near(distance(np.ascontiguousarray(expected.T), held)):
+            return f"{name} of {there} holds {source} of {here} transposed"
         holders = Counter(each.name for each in places if each is not None)
         other, count = holders.most_common(1)[0] if holders else ("", 0)
         if other and count > len(places) / 2:

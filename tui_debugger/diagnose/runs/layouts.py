@@ -63,6 +63,11 @@ class PartsLayout:
     factor: int = 1
 
     @property
+    def terms(self) -> bool:
+        """Parts of one slice are terms, not copies."""
+        return self.among is not PartRelation.REPLICAS
+
+    @property
     def cut(self) -> bool:
         return bool(self.axes) or self.flat
 
@@ -82,7 +87,7 @@ class PartsLayout:
             dimensions = " and ".join(map(str, self.axes))
             how = ", zigzag" if self.zigzag else f", in {self.groups} stretches" if self.groups > 1 else ""
             words.append(f"cut along dimension {dimensions}{how}")
-        if not words or self.among is not PartRelation.REPLICAS:
+        if not words or self.terms:
             words.append(
                 {PartRelation.REPLICAS: "replicas", PartRelation.SUM: "added up", PartRelation.MEAN: "averaged"}[
                     self.among
@@ -192,7 +197,7 @@ def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: Shape) -> list
         if not count or len(parts) % count:
             return None
     copies = [[parts[at] for at in positions] for positions in _copies(layout, len(parts), count)]
-    if layout.among is not PartRelation.REPLICAS:
+    if layout.terms:
         divided = len(copies) if layout.among is PartRelation.MEAN else 1
         copies = [[_sum(terms) / divided for terms in zip(*copies, strict=True)]]
     found = [_put_together(layout, each, shape) for each in copies]

@@ -300,7 +300,7 @@ class Joiner:
                 break
         order = sorted(scores, key=lambda each: scores[each])
         near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
-        copies = [layout for layout in made if layout.among is PartRelation.REPLICAS]
+        copies = [layout for layout in made if not layout.terms]
         if not any(layout in near for layout in copies):
             terms = min((scores[layout] for layout in near), default=math.inf)
             if not _are_clearer(terms, [whole], [each for layout in copies for each in made[layout]]):
@@ -384,7 +384,7 @@ def _far(whole: Array, joined: Array) -> float:
 
 def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> Distance:
     """Scales the distance of a sum to the size of its terms, which may cancel."""
-    if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
+    if not layout.terms or not math.isfinite(found.relative) or not found.size:
         return found
     terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is PartRelation.MEAN else 1)
     return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
@@ -410,12 +410,12 @@ class _ShardOption:
     @property
     def copies(self) -> bool:
         """No parts are terms."""
-        return all(layout.among is PartRelation.REPLICAS for layout in self.layouts)
+        return all(not layout.terms for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
         """Parts of both sides are terms: no rank has the whole, and only sums agree."""
-        return all(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
+        return all(layout.terms for layout in self.layouts)
 
     @property
     def words(self) -> str:
@@ -434,7 +434,7 @@ class _ShardOption:
     @property
     def unlikely(self) -> int:
         """A sort key, larger for less likely options."""
-        terms = sum(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
+        terms = sum(layout.terms for layout in self.layouts)
         odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
@@ -507,7 +507,7 @@ class _Wholes:
         if terms is None:
             return False
         if not option.both_terms:
-            many = 0 if option.layouts[0].among is not PartRelation.REPLICAS else 1
+            many = 0 if option.layouts[0].terms else 1
             wholes = self.of(option)
             near = min(_far(terms[1 - many][0], term) for term in terms[many])
             return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)
