@@ -61,5 +61,5 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_a_reference_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     file = tmp_path / "some.py"
-    file.write_text('"""See ``wire.TrainingProcess``, ``wire.Nobody``, ``nowhere.Thing`` and ``torch.save``."""\n')
+    file.write_text('"""See ``wire.TrainingStop``, ``wire.Nobody``, ``nowhere.Thing`` and ``torch.save``."""\n')
     assert list(lost(file)) == ["``wire.Nobody``", "``nowhere.Thing``"]

@@ -6,7 +6,7 @@ Everything here is small and picklable; big things are columns (see ``graph.tabl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, IntFlag
 
@@ -365,6 +365,11 @@ class UnreadablePart:
     unrecorded: bool = False
     incomplete: bool = False
     unclaimed: bool = False
+
+
+def sorted_parts(parts: Iterable[UnreadablePart]) -> tuple[UnreadablePart, ...]:
+    """Returns parts by place and reason, each once."""
+    return tuple(sorted(dict.fromkeys(parts), key=lambda part: (part.where, part.why)))
 
 
 @dataclass(frozen=True, slots=True)

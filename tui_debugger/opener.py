@@ -503,6 +503,15 @@ def close(descriptor: int) -> None:
         _files.pop(descriptor).close()
 
 
+def first_bytes(path: AnyPath, size: int, first: int = 0) -> bytes:
+    """Returns some bytes of a file, fewer only at its end; raises as ``open_regular`` and ``pread``."""
+    descriptor, _ = open_regular(path)
+    try:
+        return pread(descriptor, size, first)
+    finally:
+        close(descriptor)
+
+
 def mapped(descriptor: int, first: int, size: int) -> tuple[mmap.mmap, int]:
     """Returns a memory map and the stretch's offset in it; or raises OSError or ValueError."""
     if descriptor < 0:

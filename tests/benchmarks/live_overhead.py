@@ -168,12 +168,13 @@ def drive() -> None:
     """The debugger: serves until the standard input is closed."""
     from tests.live.torch.watching import recommended_watchpoints
     from tui_debugger.live.server import serve
-    from tui_debugger.live.wire import Event, TrainingProcess
+    from tui_debugger.live.server.training import RemoteTraining
+    from tui_debugger.live.wire import Event
 
     server = serve("127.0.0.1", 0)
     known: dict[int, int] = {}
 
-    def heard(training: TrainingProcess | None, event: Event) -> None:
+    def heard(training: RemoteTraining | None, event: Event) -> None:
         if training is None or event is not Event.STOPPED:
             return
         if known.get(training.info.number) != len(training.graphs[0]):

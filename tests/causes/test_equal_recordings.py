@@ -21,9 +21,10 @@ from tests.thorough import later, share
 from tui_debugger.check.types import Pair
 from tui_debugger.demo.live import SavedTraining, playing
 from tui_debugger.diagnose.origin.path import PathEnd, Tracer
+from tui_debugger.live.wire import Event
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, TensorKey, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.session.live import LiveSession
 
 Dumps = Callable[[str], Path]
 EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
@@ -75,11 +76,11 @@ def played(steps: int, *, gives_inputs: bool) -> Iterator[LiveSession]:
         patch.setattr(SavedTraining, "value", given)
         told = Told(session)
         training.start()
-        told.wait(LiveKind.STOPPED)
+        told.wait(Event.STOPPED)
         session.watchpoints.add("tensor_overflow", selection=EVERYTHING)
         for number in range(steps):
             session.run(1)
-            told.wait(LiveKind.STOPPED, 2 + number)
+            told.wait(Event.STOPPED, 2 + number)
         yield session
 
 

@@ -187,10 +187,10 @@ def test_a_worker_that_lists_the_nodes_otherwise_checks_nothing(dumps: Dumps) ->
         name = session.nodes(0).names[row]
     from tui_debugger.diagnose.audit import AuditItem
 
-    there = checked_there(path, 0, 2, [AuditItem(row, 0, name)])
+    there = checked_there(path, [AuditItem(0, 2, row, 0, name)])
     assert there is not None
-    assert checked_there(path, 0, 2, [AuditItem(row, 0, "another")]) is None
-    assert checked_there(path + "-nowhere", 0, 2, [AuditItem(row, 0, name)]) is None
+    assert checked_there(path, [AuditItem(0, 2, row, 0, "another")]) is None
+    assert checked_there(path + "-nowhere", [AuditItem(0, 2, row, 0, name)]) is None
 
 
 # -- faults of recorded calls of PyTorch -----------------------------------------------------------

@@ -12,30 +12,31 @@ from tests.live.recordings import RecordedCall
 from tests.live.recordings import recording as _recording
 from tests.patience import PATIENCE
 from tui_debugger.live.server import Server, serve
-from tui_debugger.live.wire import Event, TrainingProcess
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event
 
 
 class Happened:
     """What listeners were told; waits for it with an end, never by sleeping."""
 
     def __init__(self, server: Server) -> None:
-        self.events: list[tuple[TrainingProcess | None, Event]] = []
+        self.events: list[tuple[RemoteTraining | None, Event]] = []
         self._changed = threading.Condition()
         self.end = server.listen(self._heard)
 
-    def _heard(self, training: TrainingProcess | None, event: Event) -> None:
+    def _heard(self, training: RemoteTraining | None, event: Event) -> None:
         with self._changed:
             self.events.append((training, event))
             self._changed.notify_all()
 
-    def wait(self, event: Event, times: int = 1) -> TrainingProcess | None:
+    def wait(self, event: Event, times: int = 1) -> RemoteTraining | None:
         """Waits until something has happened so many times in all; the training of the last time."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: self.count(event) >= times, PATIENCE)
             assert arrived, f"{event} did not happen {times} times: {[each for _, each in self.events]}"
             return [training for training, each in self.events if each is event][times - 1]
 
-    def training(self, event: Event, times: int = 1) -> TrainingProcess:
+    def training(self, event: Event, times: int = 1) -> RemoteTraining:
         """As ``wait``, for events that have a training."""
         training = self.wait(event, times)
         assert training is not None

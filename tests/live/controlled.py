@@ -8,11 +8,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tui_debugger.errors import LostError, NotStoppedError
-from tui_debugger.live.wire import Event, Listener, Phase, TrainingProcess, ValueSink
+from tui_debugger.live.server.training import Listener, RemoteTraining
+from tui_debugger.live.wire import Event, Phase, ValueSink
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.dtypes import name_of
 
-T = TypeVar("T", bound=TrainingProcess)
+T = TypeVar("T", bound=RemoteTraining)
 PIECE = 16
 """Bytes that are sent together."""
 
@@ -55,7 +56,7 @@ class Server(Generic[T]):
     def refusals(self) -> Sequence[str]:
         return tuple(self.refused)
 
-    def all(self) -> Sequence[TrainingProcess]:
+    def all(self) -> Sequence[RemoteTraining]:
         return tuple(self.trainings)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -66,6 +67,6 @@ class Server(Generic[T]):
         self.refused.append(why)
         self.tell(None, Event.REFUSED)
 
-    def tell(self, training: TrainingProcess | None, event: Event) -> None:
+    def tell(self, training: RemoteTraining | None, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(training, event)

@@ -16,6 +16,7 @@ from tui_debugger.live.client.judging import watched
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.graph_runs import GraphRuns
+from tui_debugger.live.server.training import RemoteTraining
 from tui_debugger.live.wire import (
     START,
     Event,
@@ -25,7 +26,6 @@ from tui_debugger.live.wire import (
     RemoteTensor,
     RemoteWatchpoint,
     TrainingInfo,
-    TrainingProcess,
     TrainingStop,
     Unrecorded,
     ValueSink,
@@ -68,7 +68,7 @@ class FakeTraining:
     """
 
     info: TrainingInfo
-    tell: Callable[[TrainingProcess | None, Event], None]
+    tell: Callable[[RemoteTraining | None, Event], None]
     phase: Phase = Phase.RECEIVING
     stop: TrainingStop | None = None
     graphs: Sequence[bytes] = ()

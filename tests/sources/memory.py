@@ -35,7 +35,6 @@ from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import (
     Capability,
     Changes,
-    SortedTensorTable,
     TensorFlag,
     TensorPlaces,
     TensorTable,
@@ -127,7 +126,7 @@ def table_of(ops: Sequence[Op], graphs: Sequence[GraphInfo] = ()) -> NodeTable:
     )
 
 
-class MemoryTable(SortedTensorTable):
+class MemoryTable(TensorTable):
     """The tensors of one step; values are written to a temporary directory when a spec is asked for."""
 
     def __init__(
@@ -182,12 +181,12 @@ class MemoryTable(SortedTensorTable):
         return (value.dtype, value.shape) if isinstance(value, Recorded) else None
 
 
-def _rounds(rows: Sequence[tuple[int, Key]]) -> npt.NDArray[np.uint16] | None:
-    """The round of each row: 0 where a key names none; None when every tensor was written once."""
+def _rounds(rows: Sequence[tuple[int, Key]]) -> list[int]:
+    """The round of each row: 0 where a key names none; nothing when every tensor was written once."""
     count = Counter((row, key[1], key[2]) for row, key in rows)
     if max(count.values(), default=0) < 2:
-        return None
-    return np.array([_round(key) for _, key in rows], np.uint16)
+        return []
+    return [_round(key) for _, key in rows]
 
 
 def _round(key: Key) -> int:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.sources.file_names import parse_name
 from tests.sources.matching import match_files
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.match import FileGroup, GroupMatch, flatten
-from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.sources.mindspore.order_files import read_order
 
 STEPS = range(6)

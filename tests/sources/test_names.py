@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sources.file_names import ParsedFileName, parse_name
 from tui_debugger.model import Side
-from tui_debugger.sources.mindspore.names import ParsedFileName, generation, logical_dtype, parse_name
+from tui_debugger.sources.mindspore.names import generation, logical_dtype
 
 
 @pytest.mark.parametrize(

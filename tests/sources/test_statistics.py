@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.sources.scalar_statistics import stats_of
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
 from tui_debugger.model import Side, TensorMeta, TensorStats
 from tui_debugger.sources import open_source
@@ -29,24 +30,30 @@ def read(path: Path, *lines: str) -> Statistics:
     return read_statistics(path / "statistic.csv")
 
 
+def row_of(statistics: Statistics, row: int, *, right_mean: bool = False) -> TensorStats:
+    found = statistics.columns(np.array([row]), right_mean=right_mean).stats(0)
+    assert found == stats_of(statistics, row, right_mean=right_mean)
+    return found
+
+
 def test_a_row_of_the_older_generation(tmp_path: Path) -> None:
     statistics = read(tmp_path, OLD, ROW + ",3,-1,0.5,6,1,4,0,0,0,1")
     assert statistics.prefixes == (b"Add.Add-op1",)
     assert statistics.meta(0) == ("float32", (2, 3))
-    assert statistics.stats(0) == TensorStats(
+    assert row_of(statistics, 0) == TensorStats(
         count=6, nan=0, pos_inf=0, neg_inf=0, zero=1, negative=1, positive=4,
         minimum=-1.0, maximum=3.0, mean=0.5, abs_mean=None, variance=None, sum_squares=0.0,
     )  # fmt: skip
 
 
 def test_negative_zero_count_means_elements_below_zero(tmp_path: Path) -> None:
-    stats = read(tmp_path, OLD, ROW + ",3,-1,0.5,6,5,1,0,0,0,0").stats(0)
+    stats = row_of(read(tmp_path, OLD, ROW + ",3,-1,0.5,6,5,1,0,0,0,0"), 0)
     assert (stats.negative, stats.positive, stats.zero) == (5, 1, 0)
 
 
 def test_a_row_of_the_newer_generation_ends_with_a_comma_and_has_the_configured_columns(tmp_path: Path) -> None:
     statistics = read(tmp_path, HEADER + ",L2Norm Value,Max Value,MD5", ROW + ",5,3,d41d8cd9,")
-    stats = statistics.stats(0)
+    stats = row_of(statistics, 0)
     assert (stats.count, stats.maximum, stats.minimum, stats.mean, stats.sum_squares) == (6, 3.0, None, None, 25.0)
 
 
@@ -59,7 +66,7 @@ def test_null_is_not_recorded_and_nan_is_a_bad_tensor(tmp_path: Path) -> None:
         ROW + ",inf,-inf,nan,inf,",
         ROW + ",inf,1,inf,inf,",
     )
-    nothing, nan, both, positive = (statistics.stats(i) for i in range(4))
+    nothing, nan, both, positive = (row_of(statistics, i) for i in range(4))
     assert not nothing.bad
     assert (nan.nan, nan.inf, nan.maximum) == (1, 0, None)
     assert (both.nan, both.pos_inf, both.neg_inf) == (0, 1, 1)
@@ -67,19 +74,19 @@ def test_null_is_not_recorded_and_nan_is_a_bad_tensor(tmp_path: Path) -> None:
 
 
 def test_an_empty_tensor_of_the_older_generation_has_no_extremes(tmp_path: Path) -> None:
-    stats = read(tmp_path, OLD, ROW + ",-1.79769e+308,1.79769e+308,0,6,0,0,6,0,0,0").stats(0)
+    stats = row_of(read(tmp_path, OLD, ROW + ",-1.79769e+308,1.79769e+308,0,6,0,0,6,0,0,0"), 0)
     assert (stats.minimum, stats.maximum, stats.mean, stats.nan) == (None, None, None, 6)
 
 
 def test_averages_of_big_tensors_are_believed_from_2_4_on_only(tmp_path: Path) -> None:
     titles = HEADER + ",Max Value,Min Value,Avg Value,Count"
     statistics = read(tmp_path, titles, ROW + ",1,0,0.9,19999,", ROW + ",1,0,0.9,20000,")
-    assert [statistics.stats(i).mean for i in (0, 1)] == [0.9, None]
-    assert [statistics.stats(i, right_mean=True).mean for i in (0, 1)] == [0.9, 0.9]
+    assert [row_of(statistics, i).mean for i in (0, 1)] == [0.9, None]
+    assert [row_of(statistics, i, right_mean=True).mean for i in (0, 1)] == [0.9, 0.9]
 
 
 def test_infinities_counted_among_the_signs_are_taken_out(tmp_path: Path) -> None:
-    stats = read(tmp_path, OLD, ROW + ",inf,-inf,nan,6,2,3,0,1,2,1").stats(0)
+    stats = row_of(read(tmp_path, OLD, ROW + ",inf,-inf,nan,6,2,3,0,1,2,1"), 0)
     assert (stats.negative, stats.positive, stats.neg_inf, stats.pos_inf, stats.zero) == (1, 1, 1, 2, 1)
 
 
@@ -238,6 +245,6 @@ def test_rows_together_are_the_rows_one_by_one(tmp_path: Path, right_mean: bool)
         kept.put_recorded_columns(rows[right], told, no_value[right], need)
         for row in rows[right].tolist():
             meta, previous = TensorMeta(*statistics.meta(row), 0), "none" if row % 2 else "no value"
-            stats = statistics.stats(row, right_mean=right_mean)
+            stats = stats_of(statistics, row, right_mean=right_mean)
             assert kept.get(row) == Record(meta, stats, previous=previous, need=need)
         assert all(kept.get(row) is None for row in rows[~right].tolist())

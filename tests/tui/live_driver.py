@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
 from tui_debugger.demo.live import playing
-from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.live.wire import Event
+from tui_debugger.session.live import LiveEvent, LiveSession
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.live import LiveControl, WaitingScreen
 
@@ -28,7 +29,7 @@ class LiveDriver(Driver):
         live.subscribe(self._heard)
 
     def _heard(self, event: LiveEvent) -> None:
-        self._stops += event.kind is LiveKind.STOPPED
+        self._stops += event.kind is Event.STOPPED
 
     def _idle(self) -> bool:
         return not self.control.busy and super()._idle()

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tests.old_tool import CONDITIONS, DUMPS, INF_BECAME_FINITE, WRONG
+from tests.sources.file_names import parse_name
 from tests.stats.requests import requests_for
 from tui_debugger.model import ReadSpec, Side, Verdict, Watchpoint, WatchResult
-from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.records import Record, Records, RequiredStats

@@ -17,8 +17,9 @@ from tests.patience import PATIENCE
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.live.server import serve
+from tui_debugger.live.wire import Event
 from tui_debugger.model import Hit, Verdict, Watchpoint
-from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.session.live import LiveEvent, LiveSession
 from tui_debugger.session.live_evidence import AT_STOPS
 from tui_debugger.watch.text import parse_watch
 
@@ -93,19 +94,19 @@ class Watcher:
         try:
             while True:
                 event = self._events.get(timeout=PATIENCE)
-                if event.kind is LiveKind.HITS and event.step is not None:
+                if event.kind is Event.HITS and event.step is not None:
                     told.add(event.step)
                     if not self._events.empty():
                         continue  # operators tell of their hits one by one
                 for step in told:
                     self._report(step)
                 told.clear()
-                if event.kind is LiveKind.STOPPED:
+                if event.kind is Event.STOPPED:
                     self._stopped(event)
-                elif event.kind is LiveKind.GRAPH and self._begun:
+                elif event.kind is Event.GRAPH and self._begun:
                     if self._add():
                         self._session.update([0])
-                elif event.kind in (LiveKind.DONE, LiveKind.LOST):
+                elif event.kind in (Event.DONE, Event.LOST):
                     passed = self._session.state(0).passed
                     self.seen.last = passed if passed is not None else -1
                     if self._save is not None:

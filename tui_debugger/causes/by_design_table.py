@@ -32,6 +32,10 @@ def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
     return {name: operands for names, operands in rows for name in names.split()}
 
 
+def kinds_of(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 _RESHAPING: Final = """
     reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
     swapdims contiguous clone identity depend load tensormove alias detach expand expandas broadcastto repeat tile tiled
@@ -67,7 +71,7 @@ _WEAKENING: Final = f"""
     maxpool maxpool1d maxpool2d maxpool3d maxpoolwithargmax maxpoolwithargmaxv2 maxpoolwithmask maxpoolwithindices
     maxpool2dwithindices maxpool3dwithindices adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
 """
-SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
+SELECTS: Final = kinds_of("select selectv2 where selectext")
 OPERATORS: Final = _table(
     (_MASKING, Operands((0,), (2,))),
     ("fill fillscalar filltensor", Operands((), (2,))),
@@ -87,59 +91,54 @@ OPERATORS: Final = _table(
     ("scatterreduce indexreduce", Operands((0, 3), work=ResultRule.WEAKENS)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
-ADDS: Final = frozenset(_SUMS.split())
-SUBTRACTS: Final = frozenset(_DIFFERENCES.split())
-SUMS_WITH_PRODUCTS: Final = frozenset(_SUMS_WITH_PRODUCTS.split())
+ADDS: Final = kinds_of(_SUMS)
+SUBTRACTS: Final = kinds_of(_DIFFERENCES)
+SUMS_WITH_PRODUCTS: Final = kinds_of(_SUMS_WITH_PRODUCTS)
 """Operators that add a product of their other inputs to the first one, which may be a mask."""
-CONVERTS: Final = frozenset(_CASTS.split())
+CONVERTS: Final = kinds_of(_CASTS)
 BOUNDED: Final = ADDS | CONVERTS
 """Operators with a result that is at most as large as the sum of the inputs."""
-PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
-MOVES: Final = frozenset(f"{_RESHAPING} {_PICKING} {_CASTS} embedding".split())
+PRODUCTS: Final = kinds_of("mul muls multiply imul")
+MOVES: Final = kinds_of(f"{_RESHAPING} {_PICKING} {_CASTS} embedding")
 """What makes no NaN of its own: it only moves elements, or converts them."""
-PICKS: Final = frozenset(_PICKING.split())
+PICKS: Final = kinds_of(_PICKING)
 _OVERWRITING: Final = f"""
     {_MASKING} nantonum zero fill fillscalar filltensor inplacefillscalar inplacefilltensor copy copys inplacecopy
 """
-OVERWRITES: Final = frozenset(_OVERWRITING.split())
+OVERWRITES: Final = kinds_of(_OVERWRITING)
 """Operators that put other values in the place of some elements."""
 _SHOWING: Final = """
     reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
     swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow selectview chunk split
     splitwithsizes unbind unstack diagonal unfold asstrided transposeview reshapeview
 """
-VIEWS: Final = frozenset(_SHOWING.split())
+VIEWS: Final = kinds_of(_SHOWING)
 """Operators that may show elements of a tensor without a copy."""
 _TOTALS: Final = """
     neg abs square mul muls multiply imul mean reducemean sum reducesum cumsum std var
     mm matmul bmm mv dot linear dense smoothl1loss mseloss l1loss huberloss
 """
-PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS} {_TOTALS}".split()) - OVERWRITES
+PASSES_ON: Final = kinds_of(f"{_RESHAPING} {_SUMS} {_TOTALS}") - OVERWRITES
 """Operators that are bad wherever an input is."""
-MEASURES: Final = frozenset(
-    {
-        *("smoothl1loss", "mseloss", "l1loss", "huberloss", "cdist", "kldiv"),
-        *("binarycrossentropy", "binarycrossentropywithlogits", "bcewithlogitsloss", "sigmoidcrossentropywithlogits"),
-    }
-)
+MEASURES: Final = kinds_of("""
+    smoothl1loss mseloss l1loss huberloss cdist kldiv binarycrossentropy binarycrossentropywithlogits
+    bcewithlogitsloss sigmoidcrossentropywithlogits
+""")
 """Operators that measure how far predictions are from labels: an Inf in either is a fault of the data."""
-COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
+COPIES: Final = kinds_of("clone contiguous copy copys inplacecopy")
 """Operators that copy a tensor and keep its values."""
-MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
+MAKES_NUMBERS: Final = kinds_of("zeros ones arange eye tri linspace")
 """Operators that make numbers of nothing."""
-CHOOSES: Final = frozenset(_CHOOSING.split())
+CHOOSES: Final = kinds_of(_CHOOSING)
 """Operators that take the greatest elements of many, and masked ones where there are too few others."""
 NOTHING: Final = "nothing"
 """Stands for the operator types that absorb what nothing reads."""
-FRESH: Final = frozenset({"liftfresh", "tensor"})
+FRESH: Final = kinds_of("liftfresh tensor")
 """Operators that make a tensor of numbers of the program, which may be data."""
-POLES: Final = frozenset(
-    {
-        *("log", "log2", "log10", "log1p", "logit", "xlogy", "atanh", "arctanh"),
-        *("div", "realdiv", "divs", "divide", "truedivide", "reciprocal", "inv", "rsqrt", "pow", "power", "divnonan"),
-        "ctcloss",
-    }
-)
+POLES: Final = kinds_of("""
+    log log2 log10 log1p logit xlogy atanh arctanh div realdiv divs divide truedivide reciprocal inv rsqrt pow
+    power divnonan ctcloss
+""")
 """Operators that put out an Inf of finite elements where their function has a pole."""
 KEEPS_SCRATCH: Final = frozenset({"ctcloss"})
 """Operators that keep numbers for their own backward pass of which nothing can be said."""
@@ -160,18 +159,15 @@ ABSORBS: Final = re.compile(
     + "|".join(OVERWRITES)
 )
 """Other operators that may well make an Inf finite that was written for them."""
-READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
+READS_NO_VALUES: Final = kinds_of("shape tensorshape dynshape rank size print assert")
 """Operators that read the shape or the size of a tensor, and not its values."""
 LIKE: Final = re.compile(r"(zeros|ones|full|empty|rand|randn|randint)like|new(zeros|ones|full|empty)")
 """Operators that read the shape and the element type of a tensor alone."""
-REPEATS: Final = frozenset(
-    {
-        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
-        *("index", "indexselect", "gather", "gatherd", "gatherv2", "gathernd", "take", "takealongdim", "embedding"),
-        *("unfold", "asstrided", "getitem", "copy", "copys", "inplacecopy", "put", "inplaceput", "inplaceindexput"),
-        *("indexput", "indexputimpl", "indexputwithsort", "tensorscatterupdate", "slicescatter", "selectscatter"),
-    }
-)
+REPEATS: Final = kinds_of("""
+    expand expandas broadcastto repeat tile tiled repeatinterleave index indexselect gather gatherd gatherv2
+    gathernd take takealongdim embedding unfold asstrided getitem copy copys inplacecopy put inplaceput
+    inplaceindexput indexput indexputimpl indexputwithsort tensorscatterupdate slicescatter selectscatter
+""")
 """Operators that can put out an element more often than they got it."""
 JOINS: Final = SELECTS | ADDS | SUMS_WITH_PRODUCTS
 """Operators that lay a mask over something."""
@@ -179,18 +175,16 @@ SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
 )
 """Operators with an input to which programs add a mask, such as softmax."""
-_EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
-COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
+_EQUALS: Final = kinds_of("equal notequal eq ne isinf isneginf isposinf isnan isfinite")
+COMPARES: Final = _EQUALS | kinds_of("lt le gt ge less lessequal greater greaterequal")
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""
-LOGIC: Final = frozenset(
-    {"logicalnot", "logicaland", "logicalor", "logicalxor", "bitwisenot", "bitwiseand", "bitwiseor"}
-)
+LOGIC: Final = kinds_of("logicalnot logicaland logicalor logicalxor bitwisenot bitwiseand bitwiseor")
 """Operators that say so of what others said."""
-LOGARITHMS: Final = frozenset({"log", "log2", "log10"})
+LOGARITHMS: Final = kinds_of("log log2 log10")
 """Operators that make a mask of True and False."""
-TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
+TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | kinds_of("reducemax amax max argmaxwithvalue")
 """Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
-LEAVES_OUT: Final = frozenset({"nansum", "nanmean", "nanmedian", "nanquantile", "fmax", "fmin", "isclose", "allclose"})
+LEAVES_OUT: Final = kinds_of("nansum nanmean nanmedian nanquantile fmax fmin isclose allclose")
 """Operators that leave out elements that are NaN, beside those that select elements or write others over them."""
 DECIDES: Final = re.compile(
     r"arg(max|min).*|topk.*|sort|argsort|searchsorted|bucketize|multinomial|sign|histc|bincount"
@@ -201,6 +195,6 @@ INTEGER_WORK: Final = (
     | ADDS
     | PRODUCTS
     | CONVERTS
-    | frozenset(f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv".split())
+    | kinds_of(f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv")
 )
 """What is done with integers before some of them are selected."""

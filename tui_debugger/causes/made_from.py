@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Integers, Mask
-from tui_debugger.causes.by_design_table import MOVES
+from tui_debugger.causes.by_design_table import MOVES, kinds_of
 from tui_debugger.causes.table import TENSOR, VALUE, Causes, OriginKind
 from tui_debugger.check.flow import DataFlow, Holder, Located
 from tui_debugger.check.measure import Measurements
@@ -38,14 +38,11 @@ from tui_debugger.stats.records import RequiredStats, holds_bad
 
 Rows = npt.NDArray[np.void]
 
-_OF_TWO: Final = frozenset(
-    {
-        *("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "FloorDiv", "FloorMod", "DivNoNan", "Xdivy", "Xlogy"),
-        *("Pow", "Maximum", "Minimum", "Atan2", "SquaredDifference"),
-        *("MatMul", "MatMulV2", "BatchMatMul", "BatchMatMulV2", "BiasAdd", "Conv2D", "Conv3D"),
-        *("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad", "SigmoidGrad", "ReluGrad", "ReluGradV2", "GeLUGrad"),
-    }
-)
+_OF_TWO: Final = kinds_of("""
+    Add AddV2 Sub Mul Div RealDiv FloorDiv FloorMod DivNoNan Xdivy Xlogy Pow Maximum Minimum Atan2
+    SquaredDifference MatMul MatMulV2 BatchMatMul BatchMatMulV2 BiasAdd Conv2D Conv3D SqrtGrad RsqrtGrad
+    ReciprocalGrad TanhGrad SigmoidGrad ReluGrad ReluGradV2 GeLUGrad
+""")
 """MindSpore's operators of two inputs or more: without a graph, an input that was not dumped is missing."""
 
 

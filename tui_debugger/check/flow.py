@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Int64, Integers, Mask
-from tui_debugger.errors import RenumberedError, TdbgError
+from tui_debugger.errors import RenumberedError, TdbgError, UnreadableTensorError
 from tui_debugger.graph.categories import changed_by_modules, in_place_slots, rates
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
@@ -197,6 +197,21 @@ class DataFlow:
         rows = table.of_node(row, every=bool(round))
         rows = rows[(table.side[rows] == int(side)) & (not round or np.isin(table.round[rows], (0, round)))]
         return sorted({int(slot) for slot in table.slot[rows]})
+
+    def row_of(self, key: TensorKey) -> int:
+        """The row of a tensor's node; UnreadableTensorError where the run has no such node."""
+        row = self.nodes.find(key.node, key.graph)
+        if row < 0:
+            where = f"rank {key.rank} {key.node}"
+            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
+        return row
+
+    def written(self, step: int, row: int, side: Side, slot: int) -> list[Located]:
+        """A tensor in each run of a step that wrote it."""
+        table = self.table(step)
+        there = table.of_node(row, every=True)
+        there = there[(table.side[there] == int(side)) & (table.slot[there] == slot)]
+        return [Located(step, index, row, side, slot, int(table.round[index])) for index in there.tolist()]
 
     def key(self, at: Located) -> TensorKey:
         return self.nodes.key(self.rank, at.step, at.row, at.side, at.slot, round=at.round)

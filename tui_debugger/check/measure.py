@@ -17,7 +17,7 @@ from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, TensorStats, no_progress
-from tui_debugger.sources.base import SortedTensorTable, TensorFlag, TensorTable, tensor_keys
+from tui_debugger.sources.base import TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,
@@ -372,7 +372,7 @@ class Measurements:
                 )
             if found:
                 kept.records.put_recorded(rows[~right], found, whole)
-            if isinstance(table, SortedTensorTable) and table.memo is not None:
+            if table.memo is not None:
                 kept.records.share(table.memo.setdefault(Records, {}))
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:

@@ -16,7 +16,7 @@ from tui_debugger.arrays import Mask
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
-from tui_debugger.model import Coverage, UnreadablePart, Verdict, Watchpoint
+from tui_debugger.model import Coverage, UnreadablePart, Verdict, Watchpoint, sorted_parts
 from tui_debugger.text.numbers import are, plural
 
 Span = tuple[int, int]
@@ -233,7 +233,7 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
         blocked=tuple(sorted(blocked.items())),
         by_design=sum(c.by_design for c in covers),
         constants=sum(c.constants for c in covers),
-        parts=tuple(sorted({part for c in covers for part in c.parts}, key=lambda part: (part.where, part.why))),
+        parts=sorted_parts(part for c in covers for part in c.parts),
     )
 
 

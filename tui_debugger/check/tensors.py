@@ -174,11 +174,7 @@ def tensor_row(flow: DataFlow, at: Located, labels: tuple[str, int, str], is_hit
 
 def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
     """The row of one tensor at its own node; UnreadableTensorError when the run has no such node."""
-    row = flow.nodes.find(key.node, key.graph)
-    if row < 0:
-        raise UnreadableTensorError(
-            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
-        )
+    row = flow.row_of(key)
     at = flow.located(key.step, row, key.side, key.slot, key.round)
     return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 

@@ -246,28 +246,28 @@ class HeadlessListener:
         return self.arguments.ranks or 1
 
     def _take(self, event: LiveEvent) -> None:
-        from tui_debugger.session.live import LiveKind
+        from tui_debugger.live.wire import Event
 
         kind, rank = event.kind, event.rank
-        if kind in (LiveKind.CONNECTED, LiveKind.REFUSED, LiveKind.LOST, LiveKind.BACK, LiveKind.DONE):
+        if kind in (Event.CONNECTED, Event.REFUSED, Event.LOST, Event.BACK, Event.DONE):
             note(event.text)
         if rank is None:
             return
         each = self._ranks.setdefault(rank, Follow())
-        if kind is LiveKind.REFUSED:
+        if kind is Event.REFUSED:
             self.session.release([rank])
             each.over = True
             self.gone.append(f"rank {rank}: {event.text}")
         each.heard = time.monotonic()
-        if kind in (LiveKind.STOPPED, LiveKind.HITS):
+        if kind in (Event.STOPPED, Event.HITS):
             each.lost = None
-            if kind is LiveKind.STOPPED:
+            if kind is Event.STOPPED:
                 self._stood(rank, each, event)
             else:
                 self._report(event)
-        elif kind in (LiveKind.DONE, LiveKind.LOST):
-            self._went(rank, each, done=kind is LiveKind.DONE)
-        elif kind is LiveKind.BACK:
+        elif kind in (Event.DONE, Event.LOST):
+            self._went(rank, each, done=kind is Event.DONE)
+        elif kind is Event.BACK:
             each.lost = None
             if each.begun and not each.over and self.session.state(rank).phase.name == "STOPPED":
                 self._go_on(rank, each)  # it still waits where it was lost

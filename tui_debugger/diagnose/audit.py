@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import groupby
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,15 +28,12 @@ from tui_debugger.diagnose.recompute.table import kinds
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE, gradient_of, update_of
-from tui_debugger.graph.table import CONSTANT, PARAMETER
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import Progress, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import index_text, stack_text
-
-if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import DiagnosedRun
 
 _CHUNK: Final = 64
 """The number of operators that a worker gets at once."""
@@ -65,14 +63,20 @@ class Fault(Enum):
 class AuditItem(NamedTuple):
     """A node in a run of its graph; the name verifies that ``row`` is still its row. ``round``: see ``TensorKey``."""
 
+    rank: int
+    step: int
     row: int
     round: int
     name: str
 
 
 Result = OperatorCheck | NotChecked
-Elsewhere = Callable[[int, int, tuple[AuditItem, ...]], "Future[list[Result] | None] | None"]
-"""Gives items of a rank and step to a worker; None, also as the result, means that they are checked here."""
+Elsewhere = Callable[[tuple[AuditItem, ...]], "Future[list[Result] | None] | None"]
+"""Gives items of one rank and step to a worker; None, also as the result, means that they are checked here."""
+
+
+_Batch = tuple[int, tuple[AuditItem, ...]]
+"""Items of one rank and step, with the place of the first among those of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,48 +200,50 @@ def audit(
             where=f"--require {','.join(required)}",
             hint="one of " + ", ".join(kinds()),
         )
-    return _Audit(run, pairs, progress, _AuditOptions(nodes, elsewhere)).report(required)
+    audited = _Audit(run, pairs, progress)
+    items = [each for each in audited.items() if nodes is None or each.name in nodes]
+    audited.take_all(items, elsewhere)
+    if nodes is None:
+        audited.look_at_updates()
+    return audited.report(required)
 
 
-def check_items(run: DiagnosedRun, rank: int, step: int, items: Iterable[AuditItem]) -> list[Result] | None:
-    """Checks some nodes; None where this run lists its nodes differently or cannot be read fully."""
+def check_items(run: DiagnosedRun, items: Sequence[AuditItem]) -> list[Result] | None:
+    """Checks some nodes of a step; None where this run lists its nodes differently or cannot be read fully."""
+    rank, step = items[0][:2]
     run.flow(rank).table(step)
     found: list[Result] = []
-    for row, of, name in items:
+    for item in items:
         nodes = run.nodes(rank)
-        if row >= len(nodes) or nodes.names[row] != name:
+        if item.row >= len(nodes) or nodes.names[item.row] != item.name:
             return None
-        found.append(check_operator(run, rank, step, row, round=of))
+        found.append(_check(run, item))
     return None if run.unreadable([(rank, step)]) else found
 
 
-class _AuditOptions(NamedTuple):
-    """The arguments of ``audit`` beyond the steps."""
-
-    nodes: Collection[str] | None
-    elsewhere: Elsewhere | None
+def _check(run: DiagnosedRun, item: AuditItem, instead: Mapping[tuple[str, int], Array] | None = None) -> Result:
+    return check_operator(run, item.rank, item.step, item.row, round=item.round, instead=instead)
 
 
 class _Audit:
-    def __init__(self, run: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn, asked: _AuditOptions) -> None:
+    def __init__(self, run: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn) -> None:
         self.run, self.pairs, self.progress = run, tuple(pairs), progress
-        self.only, self.elsewhere = asked
         self.coverage: dict[str, KindCoverage] = {}
         self.findings: list[AuditFinding] = []
         self.doubts: list[str] = []
         self.nbytes = 0
         self.done = self.total = 0
 
-    def report(self, required: Collection[str]) -> AuditReport:
+    def take_all(self, items: Sequence[AuditItem], elsewhere: Elsewhere | None) -> None:
+        self.total = len(items)
         work = []
-        for rank, step in self.pairs:
-            items = self._items(rank, step)
-            self.total += len(items)
-            work += [(rank, step, start, items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
-        for rank, step, start, items, results in self._results(work):
-            self._take((rank, step), start, items, results)
-        if self.only is None:
-            self._updates()
+        for _, group in groupby(items, key=lambda item: item[:2]):
+            of_step = tuple(group)
+            work += [(start, of_step[start : start + _CHUNK]) for start in range(0, len(of_step), _CHUNK)]
+        for start, batch, results in self._results(work, elsewhere):
+            self._take(start, batch, results)
+
+    def report(self, required: Collection[str]) -> AuditReport:
         for part in self.run.unreadable(self.pairs):
             self.doubts.append(f"{part.where} ({part.why})")
         findings = self._ordered()
@@ -247,6 +253,10 @@ class _Audit:
         )
 
     # -- what there is -----------------------------------------------------------------------------
+
+    def items(self) -> Iterator[AuditItem]:
+        for rank, step in self.pairs:
+            yield from self._items(rank, step)
 
     def _items(self, rank: int, step: int) -> list[AuditItem]:
         """The nodes of a step in execution order; nodes that only write parameters come last."""
@@ -261,47 +271,43 @@ class _Audit:
         found = [*places, *((row, 0) for _, row in late)]
         types = [name in _NOTHING_COMPUTED for name in nodes.types]
         return [
-            AuditItem(row, of, nodes.names[row])
+            AuditItem(rank, step, row, of, nodes.names[row])
             for row, of in found
-            if not types[int(nodes.type_id[row])]
-            and (row >= len(scope) or scope[row])
-            and (self.only is None or nodes.names[row] in self.only)
+            if not types[int(nodes.type_id[row])] and (row >= len(scope) or scope[row])
         ]
 
     def _results(
-        self, work: Sequence[tuple[int, int, int, list[AuditItem]]]
-    ) -> Iterator[tuple[int, int, int, list[AuditItem], Iterable[Result]]]:
+        self, work: Sequence[_Batch], elsewhere: Elsewhere | None
+    ) -> Iterator[tuple[int, tuple[AuditItem, ...], Iterable[Result]]]:
         """Checks all work, and yields results in order, also those of others."""
-        waiting: deque[tuple[tuple[int, int, int, list[AuditItem]], Future[list[Result] | None] | None]] = deque()
+        waiting: deque[tuple[_Batch, Future[list[Result] | None] | None]] = deque()
         most = 2 * self.run.workers.parallel
         left = deque(work)
         while left or waiting:
             while left and len(waiting) < most:
-                rank, step, _, items = left[0]
-                future = self.elsewhere(rank, step, tuple(items)) if self.elsewhere is not None else None
+                future = elsewhere(left[0][1]) if elsewhere is not None else None
                 waiting.append((left.popleft(), future))
                 if future is None:
                     break
-            (rank, step, start, items), future = waiting.popleft()
+            (start, items), future = waiting.popleft()
             results = _answer(future, self._tick) if future is not None else None
-            yield rank, step, start, items, results if results is not None else self._here(rank, step, items)
+            yield start, items, results if results is not None else self._here(items)
 
-    def _here(self, rank: int, step: int, items: list[AuditItem]) -> Iterator[Result]:
+    def _here(self, items: Iterable[AuditItem]) -> Iterator[Result]:
         for item in items:
             self._tick(item.name)
-            yield check_operator(self.run, rank, step, item.row, round=item.round)
+            yield _check(self.run, item)
 
     def _tick(self, name: str = "") -> None:
         self.progress(Progress(self.done, self.total, tail(name) or "checking operators"))
 
     # -- what came out -----------------------------------------------------------------------------
 
-    def _take(self, pair: Pair, start: int, items: list[AuditItem], results: Iterable[Result]) -> None:
-        rank, step = pair
+    def _take(self, start: int, items: Sequence[AuditItem], results: Iterable[Result]) -> None:
         for at, (item, result) in enumerate(zip(items, results, strict=True), start):
             self.done += 1
             if isinstance(result, NotChecked):
-                self._leave(rank, step, item, result)
+                self._leave(item, result)
                 continue
             self.nbytes += result.nbytes
             row = self._kind(result.kind)
@@ -312,67 +318,41 @@ class _Audit:
                 continue
             for output in result.outputs:
                 if output.wrong:
-                    self._find(pair, at, item, result.kind, output)
+                    self._find(at, item, result.kind, output)
 
     def _kind(self, kind: str, *, known: bool = True) -> KindCoverage:
         return self.coverage.setdefault(kind, KindCoverage(kind, known))
 
-    def _leave(self, rank: int, step: int, item: AuditItem, result: NotChecked) -> None:
-        reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
-        if reason.startswith(EARLIER) and self._is_first(rank, step):
+    def _leave(self, item: AuditItem, result: NotChecked) -> None:
+        nodes = self.run.nodes(item.rank)
+        reason, op_type = result.reason, nodes.op_type(item.row)
+        if reason.startswith(EARLIER) and list(self.run.around.steps(item.rank))[:1] == [item.step]:
             reason = NO_STEP_BEFORE
         if result.kind in _VIEWS and reason in _NO_OUTPUT:
             return  # a view shows the memory of a tensor that is audited by itself
         if result.failed:
-            self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
+            self.doubts.append(f"rank {item.rank} step {item.step}: {item.name}: {reason}")
         known = bool(result.kind)
         if not known and reason.startswith(("module not known", "operator not known")):
             # A function called outside any module has a scope beside the module, not in it.
-            scope = self.run.nodes(rank).paths[item.row].rpartition("/")[0]
-            inside = reason.startswith("module") and scope in self._scopes(rank)
+            scope = nodes.paths[item.row].rpartition("/")[0]
+            inside = reason.startswith("module") and scope in nodes.memo(_inner_scopes)
             reason = _CONTAINER if inside else "not known"
         if reason.startswith(_BACKWARD):
             op_type = "backward"
         self._kind(result.kind or ("module" if reason == _CONTAINER else op_type), known=known).left[reason] += 1
 
-    def _scopes(self, rank: int) -> set[str]:
-        """Scopes with other scopes or several nodes below: a module there may be made of them."""
-        return self.run.nodes(rank).memo(_inner_scopes)
-
-    def _is_first(self, rank: int, step: int) -> bool:
-        steps = self.run.around.steps(rank)
-        return bool(steps) and steps[0] == step
-
-    def _find(self, pair: Pair, at: int, item: AuditItem, kind: str, output: OutputCheck) -> None:
-        rank, step = pair
+    def _find(self, at: int, item: AuditItem, kind: str, output: OutputCheck) -> None:
+        rank, step = item[:2]
         for number, other in enumerate(self.findings):
             same = (other.rank, other.step, other.kind) == (rank, step, kind) and other.name != item.name
             if same and _is_alike(other.check, output):
                 self.findings[number] = replace(other, shown_by=(*other.shown_by, item.name))
                 return
-        fault, text = _CauseSearch(self.run, rank, step, item, output).fault()
-        turn = self._turn(rank, step)
-        finding = AuditFinding(
-            rank,
-            step,
-            (turn, at, rank),
-            item.row,
-            item.name,
-            kind,
-            output,
-            self._key(rank, step, item, output),
-            fault,
-            text,
-        )
-        self.findings.append(finding)
-
-    def _turn(self, rank: int, step: int) -> int:
-        return next((at for at, (of, each) in enumerate(self.pairs) if (of, each) == (rank, step)), 0)
-
-    def _key(self, rank: int, step: int, item: AuditItem, output: OutputCheck) -> TensorKey | None:
-        rows = self.run.tensor_rows(rank, step, item.row, item.round)
-        found = _output_row(self.run, rank, item, rows, output.slot)
-        return found.key if found is not None else None
+        search = _CauseSearch(self.run, item, output)
+        fault, text = search.fault()
+        place, key = (self.pairs.index((rank, step)), at, rank), search.row.key if search.row is not None else None
+        self.findings.append(AuditFinding(rank, step, place, item.row, item.name, kind, output, key, fault, text))
 
     def _ordered(self) -> tuple[AuditFinding, ...]:
         """All findings in order, with ``sound`` set."""
@@ -398,7 +378,7 @@ class _Audit:
 
     # -- updates that no node makes ------------------------------------------------------------------
 
-    def _updates(self) -> None:
+    def look_at_updates(self) -> None:
         """Looks for parameters that stay unchanged although others move and their gradients are not small."""
         for rank in dict.fromkeys(rank for rank, _ in self.pairs):
             steps = [step for of, step in self.pairs if of == rank]
@@ -416,7 +396,7 @@ class _Audit:
                         f"it was not updated: step {move.key.step} has what step {step} had, although its gradient's "
                         f"norm is {move.gradient:.4g}; parameters beside it moved"
                     )
-                    at = (self._turn(rank, step), 1 << 30, rank)
+                    at = (self.pairs.index((rank, step)), 1 << 30, rank)
                     node = self.run.nodes(rank).find(move.key.node, move.key.graph)
                     self.findings.append(
                         AuditFinding(
@@ -439,10 +419,10 @@ def _is_alike(one: OutputCheck, other: OutputCheck) -> bool:
     return found and (one.worst, one.r, one.expected) == (other.worst, other.r, other.expected)
 
 
-def _inner_scopes(nodes: object) -> set[str]:
-    paths: Sequence[str] = nodes.paths  # type: ignore[attr-defined]  # a node table, as ``memo`` gives it
+def _inner_scopes(nodes: NodeTable) -> set[str]:
+    """Scopes with other scopes or several nodes below: a module there may be made of them."""
     counts: Counter[str] = Counter()
-    for path in paths:
+    for path in nodes.paths:
         scope = path.rpartition("/")[0]
         counts[scope] += 1
         while "/" in scope:
@@ -465,30 +445,28 @@ def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> li
             return None
 
 
-def _output_row(
-    run: DiagnosedRun, rank: int, item: AuditItem, rows: Sequence[TensorRow], slot: int
-) -> TensorRow | None:
-    """The tensor of an output; for operators that overwrite parameters, the parameter."""
-    update = update_of(run.nodes(rank).op_type(item.row))
-    outputs = [row for row in rows if row.role == "out" and row.slot == slot and row.has_value]
-    parameters = [row for row in rows if row.role == "param"]
-    if update is not None or (not outputs and parameters):
-        return parameters[min(slot, len(parameters) - 1)] if parameters else None
-    return outputs[0] if outputs else None
-
-
 class _CauseSearch:
     """Looks for the cause of a wrong output: tensors around it that would make it right."""
 
-    def __init__(self, run: DiagnosedRun, rank: int, step: int, item: AuditItem, output: OutputCheck) -> None:
-        self.run, self.rank, self.step, self.item, self.output = run, rank, step, item, output
-        self.rows = run.tensor_rows(rank, step, item.row, item.round)
+    def __init__(self, run: DiagnosedRun, item: AuditItem, output: OutputCheck) -> None:
+        self.run, self.item, self.output = run, item, output
+        self.rows = run.tensor_rows(*item[:4])
+        self.row = self._output_row()
+
+    def _output_row(self) -> TensorRow | None:
+        """The tensor of the output; for operators that overwrite parameters, the parameter."""
+        slot, update = self.output.slot, update_of(self.run.nodes(self.item.rank).op_type(self.item.row))
+        outputs = [row for row in self.rows if row.role == "out" and row.slot == slot and row.has_value]
+        parameters = [row for row in self.rows if row.role == "param"]
+        if update is not None or (not outputs and parameters):
+            return parameters[min(slot, len(parameters) - 1)] if parameters else None
+        return outputs[0] if outputs else None
 
     def fault(self) -> tuple[Fault, str]:
         word, text = self.output.difference
         if word == NOT_UPDATED:
             return Fault.NOT_UPDATED, f"it was not updated: {text}"
-        row = _output_row(self.run, self.rank, self.item, self.rows, self.output.slot)
+        row = self.row
         if row is not None and row.role == "out":
             try:
                 found = self._stale(row) or self._output_overwritten(row) or self._input_overwritten()
@@ -540,7 +518,7 @@ class _CauseSearch:
         )
 
     def _is_right(self, instead: dict[tuple[str, int], Array]) -> bool:
-        check = check_operator(self.run, self.rank, self.step, self.item.row, round=self.item.round, instead=instead)
+        check = _check(self.run, self.item, instead)
         return isinstance(check, OperatorCheck) and not any(
             each.wrong for each in check.outputs if each.slot == self.output.slot
         )
@@ -549,8 +527,9 @@ class _CauseSearch:
         """Tensors of the same type and shape that later nodes read (``in``), or earlier nodes made (``out``)."""
         if not 1 < like.size <= _MOST_TRIED or like.dtype.kind in "biuc":
             return
-        flow = self.run.flow(self.rank)
-        table, nodes = flow.table(self.step), flow.nodes
+        rank, step = self.item[:2]
+        flow = self.run.flow(rank)
+        table, nodes = flow.table(step), flow.nodes
         mine = np.flatnonzero(table.node == self.item.row)
         if not len(mine):
             return
@@ -562,7 +541,7 @@ class _CauseSearch:
             row = int(table.node[index])
             if row == self.item.row or not flow.has_values(table, index) or nodes.op_type(row) in {PARAMETER, CONSTANT}:
                 continue
-            key = nodes.key(self.rank, self.step, row, side, int(table.slot[index]), round=int(table.round[index]))
+            key = nodes.key(rank, step, row, side, int(table.slot[index]), round=int(table.round[index]))
             found = self.run.read(key)
             if found.shape != like.shape or found.dtype != like.dtype or np.array_equal(found, like):
                 continue
@@ -599,7 +578,8 @@ def _moves(run: DiagnosedRun, rank: int, step: int) -> Iterator[_Move]:
         return  # the update is a node of its own, and audited as one
     flow.table(step)
     flow.table(later[0])
-    for row in np.flatnonzero(nodes.type_id == _type_of(nodes.types, PARAMETER)).tolist():
+    parameters = nodes.types.index(PARAMETER) if PARAMETER in nodes.types else -1
+    for row in np.flatnonzero(nodes.type_id == parameters).tolist():
         slope = nodes.find(gradient_of(nodes.names[row]), nodes.graph_of(row).name)
         keys = [nodes.key(rank, at, row, Side.OUTPUT) for at in (step, later[0])]
         if slope < 0 or any(run.spec(key) is None for key in keys):
@@ -623,10 +603,6 @@ def _moves(run: DiagnosedRun, rank: int, step: int) -> Iterator[_Move]:
             yield _Move(keys[1], moved, size, size / math.sqrt(came.size), hidden)
 
 
-def _type_of(types: Sequence[str], name: str) -> int:
-    return types.index(name) if name in types else -1
-
-
 def _stuck(moves: Sequence[_Move]) -> Iterator[_Move]:
     """Parameters that stayed although a quarter of their expected move exceeds what rounding hides.
 
@@ -642,19 +618,6 @@ def _stuck(moves: Sequence[_Move]) -> Iterator[_Move]:
         expected = min(least, rate * each.per_element) / 4
         if not each.moved and expected > each.unit:
             yield each._replace(expected=4 * expected)
-
-
-__all__ = [
-    "UPDATE",
-    "AuditFinding",
-    "AuditItem",
-    "AuditReport",
-    "Elsewhere",
-    "Fault",
-    "KindCoverage",
-    "audit",
-    "check_items",
-]
 
 
 _REASONS: Final = 2

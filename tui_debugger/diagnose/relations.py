@@ -19,7 +19,6 @@ from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.table import edges, real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
@@ -145,10 +144,7 @@ class _RelationsBuilder:
         self.session = session
         self.key = key
         self.flow: DataFlow = session.flow(key.rank, progress)
-        self.row = self.flow.nodes.find(key.node, key.graph)
-        if self.row < 0:
-            where = f"rank {key.rank} {key.node}"
-            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
+        self.row = self.flow.row_of(key)
         self.here = (key.step, self.flow.located(key.step, self.row, key.side, key.slot, key.round).round)
         self._marks = _RelationMarks(session, key.rank)
 

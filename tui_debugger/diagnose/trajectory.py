@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Int64, Mask, UInt8
-from tui_debugger.check.flow import DataFlow
-from tui_debugger.check.progress import retry_when_renumbered
+from tui_debugger.check.flow import DataFlow, Located
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.trend import Point, PointState
@@ -227,8 +228,7 @@ class WeightPath:
     @property
     def usual(self) -> float:
         """The median of |update| / |weight|; NaN without one."""
-        known = self.ratio[np.isfinite(self.ratio)]
-        return float(np.median(known)) if len(known) else math.nan
+        return _median(self.ratio)
 
     @property
     def last(self) -> float:
@@ -237,13 +237,17 @@ class WeightPath:
     @property
     def direction(self) -> float:
         """The median cosine of successive updates: 1 means one direction, -1 back and forth."""
-        known = self.cosine[np.isfinite(self.cosine)]
-        return float(np.median(known)) if len(known) else math.nan
+        return _median(self.cosine)
 
     @property
     def first_bad(self) -> int | None:
         bad = np.flatnonzero(~self.finite)
         return int(self.steps[bad[0]]) if len(bad) else None
+
+
+def _median(column: Float64) -> float:
+    known = column[np.isfinite(column)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 class RemarkKind(Enum):
@@ -315,55 +319,34 @@ class Trajectory:
 # -- reading -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _WeightWriting:
-    turn: int
-    step: int
-    round: int
-    row: int
-    slot: int
-    index: int
-    table: TensorTable
-
-
 def trajectory(session: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Trajectory:
     steps: dict[int, list[int]] = {}
     for rank, step in pairs:
         steps.setdefault(rank, []).append(step)
     paths: list[WeightPath] = []
     absent: list[tuple[int, str]] = []
-    lists: list[tuple[int, DataFlow, list[tuple[int, list[_WeightWriting]]]]] = []
+    lists: list[tuple[DataFlow, list[tuple[int, list[Located]]]]] = []
     for rank, of_rank in steps.items():
-
-        def ask(
-            rank: int = rank, of_rank: list[int] = of_rank
-        ) -> tuple[DataFlow, list[tuple[int, list[_WeightWriting]]]]:
-            flow = session.flow(rank, progress)
-            return flow, _weights(flow, session, of_rank)
-
-        flow, found = retry_when_renumbered(ask)
-        lists.append((rank, flow, found))
-    total, done = sum(len(places) for _, _, found in lists for _, places in found), 0
-    for rank, flow, found in lists:
+        ask = partial(_weights, session, rank, of_rank, progress)
+        lists.append(retry_when_renumbered(ask))
+    total, done = sum(len(places) for _, found in lists for _, places in found), 0
+    for flow, found in lists:
         for row, places in found:
             if not places:
-                absent.append((rank, flow.nodes.names[row]))
+                absent.append((flow.rank, flow.nodes.names[row]))
                 continue
-            paths.append(_follow(rank, flow, row, places, _counting(progress, done, total)))
+            paths.append(_follow(flow, row, places, scaled(progress, done, total, len(places))))
             done += len(places)
     return Trajectory(tuple(pairs), tuple(paths), tuple(_remarks(paths)), tuple(absent))
 
 
-def _counting(progress: ProgressFn, before: int, total: int) -> ProgressFn:
-    def tell(snapshot: Progress) -> None:
-        progress(Progress(before + snapshot.done, total, snapshot.text))
-
-    return tell
-
-
-def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> list[tuple[int, list[_WeightWriting]]]:
+def _weights(
+    session: DiagnosedRun, rank: int, steps: Sequence[int], progress: ProgressFn
+) -> tuple[DataFlow, list[tuple[int, list[Located]]]]:
     """Each weight of a rank, by its row in the graph that updates it, with its writes in the order of time."""
-    tables = {step: flow.table(step) for step in steps}  # first, because they may bring nodes
+    flow = session.flow(rank, progress)
+    for step in steps:
+        flow.table(step)  # it may bring nodes
     nodes, scope = flow.nodes, session.in_scope(flow.rank)
     seen: set[int] = set()
     found = []
@@ -373,23 +356,14 @@ def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> lis
         mates = flow.shared(row) or (row,)
         seen.update(mates)
         own = [each for each in mates if not flow.updated_elsewhere(each)] or list(mates)
-        places = [
-            _WeightWriting(
-                flow.turn(each, step, int(table.round[at])), step, int(table.round[at]), each, int(slot), at, table
-            )
-            for step, table in tables.items()
-            for each in own
-            for at in table.of_node(each, every=True).tolist()
-            for slot in [table.slot[at]]
-            if table.side[at] == int(Side.OUTPUT) and not slot
-        ]
-        places.sort(key=lambda place: (place.turn, place.step, place.round))
+        places = [at for step in steps for each in own for at in flow.written(step, each, Side.OUTPUT, 0)]
+        places.sort(key=lambda at: (flow.turn(at.row, at.step, at.round), at.step, at.round))
         found.append((own[0], places))
-    return found
+    return flow, found
 
 
-def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting], progress: ProgressFn) -> WeightPath:
-    columns = _PointColumns()
+def _follow(flow: DataFlow, row: int, places: Sequence[Located], progress: ProgressFn) -> WeightPath:
+    columns = _PointColumns(flow)
     name = flow.nodes.names[row]
     for number_, place in enumerate(places):
 
@@ -397,10 +371,9 @@ def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting
             progress(Progress(number_, len(places), name))
 
         columns.add(place, tell)
-    columns.end()
+    columns.end_rank()
     last = places[columns.kept[-1]]
-    key = flow.nodes.key(rank, last.step, last.row, Side.OUTPUT, last.slot, round=last.round)
-    return columns.path(key, last.row, [places[at] for at in columns.kept])
+    return columns.path(flow.key(last), last.row, [places[at] for at in columns.kept])
 
 
 class _PointNumbers(NamedTuple):
@@ -417,7 +390,8 @@ class _PointNumbers(NamedTuple):
 class _PointColumns:
     """Collects the points of one weight while it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, flow: DataFlow) -> None:
+        self._flow = flow
         self.kept: list[int] = []
         self._count = 0
         self._rows: list[_PointNumbers] = []
@@ -434,15 +408,16 @@ class _PointColumns:
         self._step = -1
         self.meta: TensorMeta | None = None
 
-    def add(self, place: _WeightWriting, progress: ProgressFn) -> None:
+    def add(self, place: Located, progress: ProgressFn) -> None:
         at, self._count = self._count, self._count + 1
         progress(Progress(0, 0))
-        flags = TensorFlag(int(place.table.flags[place.index]))
+        table = self._flow.table(place.step)
+        flags = TensorFlag(int(table.flags[place.index]))
         if flags & TensorFlag.STAT_ONLY:
-            self._take(at, self._of_record(place, flags))
+            self._take(at, self._of_record(table, place.index, flags))
         else:
             try:
-                values = open_lazily(place.table.spec(place.index))
+                values = open_lazily(table.spec(place.index))
                 found = self._of_values(place, values, progress)
             except (TdbgError, OSError, ValueError) as error:
                 what = error.what if isinstance(error, TdbgError) else str(error)
@@ -456,17 +431,17 @@ class _PointColumns:
         self.kept.append(at)
         self._rows.append(found)
 
-    def _of_record(self, place: _WeightWriting, flags: TensorFlag) -> _PointNumbers:
-        stats, described = place.table.recorded(place.index), place.table.recorded_meta(place.index)
+    def _of_record(self, table: TensorTable, index: int, flags: TensorFlag) -> _PointNumbers:
+        stats, described = table.recorded(index), table.recorded_meta(index)
         if described is not None:
             self.meta = TensorMeta(described[0], described[1], 0)
         if stats is None or flags & TensorFlag.UNKNOWN:
             return _PointNumbers(PointState.NO_NUMBERS)
-        self._recorded.append((place.table.hashed(place.index), stats))
+        self._recorded.append((table.hashed(index), stats))
         norm = stats.norm if not stats.bad else None
         return _PointNumbers(PointState.RECORDED, math.nan if norm is None else norm, finite=not stats.bad)
 
-    def _of_values(self, place: _WeightWriting, values: Array, progress: ProgressFn) -> _PointNumbers | None:
+    def _of_values(self, place: Located, values: Array, progress: ProgressFn) -> _PointNumbers | None:
         """The numbers of a point; None for a second write in one step that changes nothing."""
         self.meta = TensorMeta(name_of(values.dtype), tuple(values.shape), values.nbytes)
         if not is_numeric(values.dtype):
@@ -476,7 +451,7 @@ class _PointColumns:
             self._errors[place.step, place.round] = (
                 f"shape changed from {shape_text(before.shape)} to {shape_text(values.shape)}"
             )
-            self._end_rank()
+            self.end_rank()
             self._window.clear()
             self._length = self._before = math.nan
             self._equal.append(False)
@@ -501,7 +476,7 @@ class _PointColumns:
         if values.ndim < 2 or not values.size:
             return math.nan
         if not finite:
-            self._end_rank()
+            self.end_rank()
             return math.nan
         first = all(math.isnan(each.rank) for each in self._rows)
         if first or _cheap(values.shape):
@@ -510,16 +485,13 @@ class _PointColumns:
         self._rank_of = len(self._rows)
         return math.nan
 
-    def _end_rank(self) -> None:
+    def end_rank(self) -> None:
         """Takes the postponed rank of the newest finite values."""
         if self._rank_of is not None and self._window:
             self._rows[self._rank_of] = self._rows[self._rank_of]._replace(rank=effective_rank(self._window[-1]))
         self._rank_of = None
 
-    def end(self) -> None:
-        self._end_rank()
-
-    def path(self, key: TensorKey, row: int, places: Sequence[_WeightWriting]) -> WeightPath:
+    def path(self, key: TensorKey, row: int, places: Sequence[Located]) -> WeightPath:
         state, *columns, finite = zip(*self._rows, strict=True)
         norm, ratio, cosine, rank = (np.array(each, np.float64) for each in columns)
         return WeightPath(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int64, UInt8
-from tui_debugger.check.flow import DataFlow
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.hits import is_overflow
-from tui_debugger.check.progress import retry_when_renumbered
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import DiagnosedRun
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -120,7 +120,7 @@ def trend(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress:
     parts = []
     for start in range(0, len(steps), TOGETHER):
         part = steps[start : start + TOGETHER]
-        tell = _within(progress, start, len(part), len(steps))
+        tell = scaled(progress, start, len(steps), len(part))
         tell(Progress(0, 0))
         parts.append(_part(session, key, part, tell))
     return joined(parts) if parts else _part(session, key, (), progress)
@@ -133,25 +133,18 @@ def joined(parts: Sequence[Series]) -> Series:
     newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
     chosen = np.flatnonzero(number == np.array([newest[step] for step in steps.tolist()], np.int64))
     chosen = chosen[np.argsort(turns[chosen], kind="stable")]
-    hit_texts, errors, at_least = dict[Point, str](), dict[Point, str](), dict[Point, frozenset[str]]()
-    for at, part in enumerate(parts):
-        hit_texts |= {point: text for point, text in part.hit_texts.items() if newest[point[0]] == at}
-        errors |= {point: text for point, text in part.errors.items() if newest[point[0]] == at}
-        at_least |= {point: names for point, names in part.at_least.items() if newest[point[0]] == at}
-    return Series(
-        key=parts[-1].key,
-        row=parts[-1].row,
-        steps=steps[chosen],
-        rounds=np.concatenate([part.rounds for part in parts])[chosen],
-        turns=turns[chosen],
-        values=np.concatenate([part.values for part in parts], axis=1)[:, chosen],
-        state=np.concatenate([part.state for part in parts])[chosen],
-        health=np.concatenate([part.health for part in parts])[chosen],
-        hit_texts=hit_texts,
-        errors=errors,
-        meta=next((part.meta for part in reversed(parts) if part.meta is not None), None),
-        at_least=at_least,
-    )
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts], axis=-1)[..., chosen]
+
+    def by_point(name: str) -> dict[Point, Any]:
+        places = [(at, *each) for at, part in enumerate(parts) for each in getattr(part, name).items()]
+        return {point: value for at, point, value in places if newest[point[0]] == at}
+
+    merged = {name: column(name) for name in ("steps", "rounds", "turns", "values", "state", "health")}
+    merged |= {name: by_point(name) for name in ("hit_texts", "errors", "at_least")}
+    meta = next((part.meta for part in reversed(parts) if part.meta is not None), None)
+    return dataclasses.replace(parts[-1], **merged, meta=meta)
 
 
 def with_hits(session: DiagnosedRun, series: Series) -> Series:
@@ -218,27 +211,22 @@ def _part(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress:
 def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
     """The node's row, and the tensor in each run with its turn; index -1 where it was not dumped."""
     rows: list[TensorRow] = []
-    tables = [flow.table(step) for step in steps]  # first, because they may bring the node
-    row = flow.nodes.find(key.node, key.graph)
-    if row < 0:
-        raise UnreadableTensorError(
-            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
-        )
-    places = []
-    for step, table in zip(steps, tables, strict=True):
-        mine = table.of_node(row, every=True)
-        mine = mine[(table.side[mine] == int(key.side)) & (table.slot[mine] == key.slot)]
-        for index in mine.tolist() or [-1]:
-            number = int(table.round[index]) if index >= 0 else 0
-            places.append((flow.turn(row, step, number), step, number, index, table))
-    places.sort(key=lambda place: place[:3])
-    for _, step, number, index, table in places:
-        flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
+    for step in steps:
+        flow.table(step)  # it may bring the node
+    row = flow.row_of(key)
+    absent = Located(-1, -1, row, key.side, key.slot)
+    places = sorted(
+        (flow.turn(row, step, at.round), step, at.round, at.index)
+        for step in steps
+        for at in flow.written(step, row, key.side, key.slot) or [absent]
+    )
+    for _, step, writing, index in places:
+        flags = TensorFlag(int(flow.table(step).flags[index])) if index >= 0 else TensorFlag.NONE
         stat_only = bool(flags & TensorFlag.STAT_ONLY)
         remote = bool(flags & TensorFlag.REMOTE)
         rows.append(
             TensorRow(
-                key=dataclasses.replace(key, step=step, round=number),
+                key=dataclasses.replace(key, step=step, round=writing),
                 role=key.side.label,
                 slot=key.slot,
                 index=index,
@@ -248,7 +236,7 @@ def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, 
                 remote=remote,
             )
         )
-    return row, rows, np.array([place[0] for place in places], np.int64)
+    return row, rows, np.array([turn for turn, *_ in places], np.int64)
 
 
 def _state(row: TensorRow) -> PointState:
@@ -314,13 +302,6 @@ def _of_hit(hit: Hit) -> Health:
     if hit.stats is not None and hit.stats.bad:
         return Health.NAN if hit.stats.nan else Health.INF
     return Health.NOT_FINITE if is_overflow(hit) else Health.HIT
-
-
-def _within(progress: ProgressFn, start: int, count: int, total: int) -> ProgressFn:
-    def tell(snapshot: Progress) -> None:
-        progress(Progress(start + int(count * (snapshot.part or 0)), total, snapshot.text))
-
-    return tell
 
 
 MARKS: Final = "○△□▽◇+×*"
@@ -424,26 +405,36 @@ def drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: Run
         return _note_drawing(series, group, canvas, notes)
     curves, legend = [], []
     bars = _COUNTED.issuperset(group.metrics)
-    ranks = [each.key.rank for each in series]
-    graphs = len({each.key.graph for each in series}) > 1
+    names = _names(series)
     for number_, each in enumerate(series):
         for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
             by_number = np.argsort(each.steps, kind="stable")  # the axis has step numbers
             curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark, bars))
-            legend.append(
-                Legend(mark, METRICS[metric].on_screen if len(series) == 1 else name(each, ranks, with_graph=graphs))
-            )
+            legend.append(Legend(mark, METRICS[metric].on_screen if len(series) == 1 else names[number_]))
     steps = np.concatenate([each.steps for each in series]).astype(np.float64)
     values = np.concatenate([curve.y for curve in curves])
     y_axis = count_axis(values, log=canvas.log) if bars else axis_of(values, log=canvas.log)
-    axes = Axes(x_axis_of(np.sort(steps)), y_axis)
+    marks = [(each.steps, worth_marking(each)) for each in series]
+    return _plotted(group, canvas, curves, Axes(x_axis_of(np.sort(steps)), y_axis), marks=marks, legend=legend)
+
+
+def _plotted(
+    group: Group,
+    canvas: PlotArea,
+    curves: Sequence[Curve],
+    axes: Axes,
+    *,
+    marks: Iterable[tuple[npt.NDArray[Any], npt.NDArray[Any]]],
+    legend: Sequence[Legend] = (),
+) -> TrendPlot:
+    """Draws curves; ``marks`` are steps and their health."""
     plot = draw(curves, axes, canvas.width, canvas.height, canvas.dots, margin=canvas.margin)
-    marks = np.zeros(plot.width, np.uint8)
-    for each in series:
-        codes = worth_marking(each)
+    worst = np.zeros(plot.width, np.uint8)
+    for steps, codes in marks:
         at = np.flatnonzero(codes)
-        np.maximum.at(marks, plot.columns(each.steps[at].astype(np.float64)), codes[at])
-    return TrendPlot(group, plot, marks, tuple(legend), canvas.log, not np.isfinite(values).any())
+        np.maximum.at(worst, plot.columns(steps[at].astype(np.float64)), codes[at].astype(np.uint8))
+    empty = not any(np.isfinite(curve.y).any() for curve in curves)
+    return TrendPlot(group, plot, worst, tuple(legend), canvas.log, empty)
 
 
 def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: RunNotes) -> TrendPlot:
@@ -454,14 +445,9 @@ def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, note
     if series and len(axis):
         inside = (steps >= axis.min()) & (steps <= axis.max())
         steps, values = steps[inside], values[inside]
-    curves = [Curve(steps, values, group.marks)]
     axes = Axes(x_axis_of(np.sort(axis)), axis_of(values, log=canvas.log))
-    plot = draw(curves, axes, canvas.width, canvas.height, canvas.dots, margin=canvas.margin)
-    marks = np.zeros(plot.width, np.uint8)
     codes = np.where(np.isnan(values), Health.NAN, np.where(np.isinf(values), Health.INF, Health.ABSENT))
-    at = np.flatnonzero(codes)
-    np.maximum.at(marks, plot.columns(steps[at]), codes[at].astype(np.uint8))
-    return TrendPlot(group, plot, marks, (), canvas.log, not np.isfinite(values).any())
+    return _plotted(group, canvas, [Curve(steps, values, group.marks)], axes, marks=[(steps, codes)])
 
 
 def note_rows(notes: RunNotes) -> list[dict[str, object]]:
@@ -483,6 +469,11 @@ def worth_marking(series: Series) -> UInt8:
 def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False) -> str:
     rank = f"rank {series.key.rank} " if len(set(ranks)) > 1 else ""
     return rank + clean(place_text(series.key, with_graph=with_graph))
+
+
+def _names(series: Sequence[Series]) -> list[str]:
+    ranks, graphs = [each.key.rank for each in series], {each.key.graph for each in series}
+    return [name(each, ranks, with_graph=len(graphs) > 1) for each in series]
 
 
 def about(series: Series) -> str:
@@ -580,12 +571,11 @@ def rows(series: Series) -> list[dict[str, object]]:
 
 
 def full_text(series: Sequence[Series], drawings: Sequence[TrendPlot]) -> str:
-    ranks = [each.key.rank for each in series]
-    graphs = len({each.key.graph for each in series}) > 1
-    lines = [line for each in series for line in (name(each, ranks, with_graph=graphs), f"  {about(each)}")]
+    names = _names(series)
+    lines = [line for title, each in zip(names, series, strict=True) for line in (title, f"  {about(each)}")]
     for drawn in drawings:
         lines += ["", *drawn.lines]
-    for each in series:
-        lines += ["", name(each, ranks, with_graph=graphs), "\t".join(TITLES)]
+    for title, each in zip(names, series, strict=True):
+        lines += ["", title, "\t".join(TITLES)]
         lines += ["\t".join(cells(each, index)) for index in range(len(each.steps))]
     return "\n".join(lines) + "\n"

@@ -162,11 +162,12 @@ PARAMETER: Final = "Parameter"
 _LONGEST: Final = 240
 """Bytes of a file name; a longer one becomes a number and a line of ``mapping.csv``. File systems hold 255."""
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f]")
-_COLUMNS: Final = (
-    *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
-    *("Max Value", "Min Value", "Avg Value", "L2Norm Value", "Count", "Negative Zero Count", "Positive Zero Count"),
-    *("NaN Count", "Negative Inf Count", "Positive Inf Count", "Zero Count"),
+_HEADER: Final = (
+    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
+    "Max Value,Min Value,Avg Value,L2Norm Value,Count,Negative Zero Count,Positive Zero Count,"
+    "NaN Count,Negative Inf Count,Positive Inf Count,Zero Count"
 )
+_COLUMNS: Final = _HEADER.split(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +288,13 @@ class DumpWriter:
         return path
 
     def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats | None) -> list[str]:
+        place = [_type_text(name), _file_text(name.node), "0", "0", str(self._tick()), name.side, str(name.slot)]
         if stats is None:
-            place = [_type_text(name), _node_text(name), "0", "0", str(self._tick()), name.side, str(name.slot)]
             return [*place, "0", "", "()", *[""] * (len(_COLUMNS) - len(place) - 3)]
         shape = f"({','.join(map(str, meta.shape))})" if meta is not None else f"({stats.count})"
         norm = math.sqrt(stats.sum_squares) if stats.sum_squares >= 0 else math.nan
         return [
-            *(_type_text(name), _node_text(name), "0", "0", str(self._tick()), name.side, str(name.slot)),
+            *place,
             *(str(meta.nbytes if meta is not None else 0), meta.dtype if meta is not None else "", shape),
             *(_real(stats.maximum), _real(stats.minimum), _real(stats.mean), _real(norm)),
             *map(str, (stats.count, stats.negative, stats.positive, stats.nan, stats.neg_inf, stats.pos_inf)),
@@ -303,7 +304,7 @@ class DumpWriter:
     def _tensor_path(self, step: int, name: TensorName, dtype: str) -> Path:
         directory = self.step(step, name.root_graph)
         ending = f".0.0.{self._tick()}.{name.side}.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
-        spelled = f"{_type_text(name)}.{_node_text(name)}{ending}"
+        spelled = f"{_type_text(name)}.{_file_text(name.node)}{ending}"
         if len(spelled.encode("utf-8", "surrogateescape")) <= _LONGEST:
             return directory / spelled
         self._mapped += 1
@@ -326,10 +327,6 @@ class DumpWriter:
 def _type_text(name: TensorName) -> str:
     """Without dots: the first dot of a file name ends the type."""
     return _file_text(name.type).replace(".", "_") or "Op"
-
-
-def _node_text(name: TensorName) -> str:
-    return _file_text(name.node)
 
 
 def _file_text(text: str) -> str:

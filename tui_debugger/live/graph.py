@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -69,11 +69,10 @@ class LiveRankGraph:
         self._types = [kind for _, _, kind in places]
         kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
         self.parameter = _is_type(self.nodes, kinds, PARAMETER)
-        self.recorded: Mask = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
-        kinds_of_gradients = (PARAMETER_GRADIENT, BIAS_ADD_GRADIENT)
-        self.gradients: Mask = np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in kinds_of_gradients])
-        changing = (_is_type(self.nodes, self.nodes.type_id, name) for name in (BUFFER_UPDATE, INPUT_UPDATE))
-        self.changes = frozenset(np.flatnonzero(np.logical_or.reduce([*changing])).tolist())
+        self.recorded: Mask = ~_is_type(self.nodes, kinds, *DRAWN_UPDATES)
+        self.gradients = _is_type(self.nodes, kinds, PARAMETER_GRADIENT, BIAS_ADD_GRADIENT)
+        changing = _is_type(self.nodes, self.nodes.type_id, BUFFER_UPDATE, INPUT_UPDATE)
+        self.changes = frozenset(np.flatnonzero(changing).tolist())
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}
@@ -222,9 +221,8 @@ def _is_tensor(kind: SlotType) -> bool:
     return dtype_of(kind.dtype) is not None or kind.dtype in _MAYBE or kind.dtype.startswith("type ")
 
 
-def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.NDArray[Any]:
-    number = nodes.types.index(name) if name in nodes.types else -1
-    return np.asarray(kinds == number)
+def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], *names: str) -> Mask:
+    return np.isin(kinds, [number for number, name in enumerate(nodes.types) if name in names])
 
 
 def remote_watchpoints(
@@ -262,12 +260,11 @@ def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[st
     condition = CONDITIONS[watchpoint.condition]
     values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
     values |= dict(watchpoint.params)
-    params = [
+    return tuple(
         (spec.name, _sent(values[spec.name]), False) if spec.name in values else (spec.name, 0.0, True)
         for spec in condition.params
         if spec.name != IN_A_ROW or (ours and IN_A_ROW in values)
-    ]
-    return tuple(params)
+    )
 
 
 def _sent(value: ParamValue | None) -> float | str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from tui_debugger.arrays import Mask
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.table import LiveTable, ReceivedValues, SentStats
-from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingProcess, TrainingStop
+from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingStop
 from tui_debugger.model import (
     OperandState,
     Progress,
@@ -25,6 +25,10 @@ from tui_debugger.model import (
     no_progress,
 )
 
+if TYPE_CHECKING:
+    from tui_debugger.live.server.training import RemoteTraining
+
+T = TypeVar("T")
 _EVERY: Final = 0.1
 """Seconds between two looks whether a waiting thread still wants its turn."""
 
@@ -66,23 +70,6 @@ class SpoolSink:
         """Discards incomplete tensors."""
         for number in list(self._files):
             self.end(number, complete=False)
-
-
-class Turns:
-    """Lets one question run at a time; a thread that waits can give up."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def turn(self, progress: ProgressFn) -> Iterator[None]:
-        """Waits for the turn; ``progress`` is called meanwhile and may cancel."""
-        while not self._lock.acquire(timeout=_EVERY):
-            progress(Progress(0, 0, "waiting for the training"))
-        try:
-            yield
-        finally:
-            self._lock.release()
 
 
 def titled(progress: ProgressFn, text: str) -> ProgressFn:
@@ -138,165 +125,6 @@ class ReceivedStep:
         return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
 
 
-class ReceivedSteps:
-    """The steps of one training. Use it under a lock of its owner."""
-
-    def __init__(self) -> None:
-        self._steps: dict[int, ReceivedStep] = {}
-        self._sent = 0
-        self._clock = 0
-
-    def at(self, step: int) -> ReceivedStep | None:
-        return self._steps.get(step)
-
-    def steps(self) -> list[int]:
-        """Steps that were stopped at, or have kept contents."""
-        return [step for step, kept in self._steps.items() if kept.stopped or kept.anything]
-
-    def stopped(self, step: int) -> list[int]:
-        """Notes a stop; forgets the oldest steps beyond ``STEPS`` and returns them."""
-        self._kept(step).stopped = True
-        dropped = []
-        while len(self._steps) > STEPS:
-            oldest = min(each for each in self._steps if each != step)
-            dropped.append(oldest)
-            self.forget(oldest)
-        return dropped
-
-    def renew(self, step: int, places: Iterable[int]) -> list[SpooledTensor]:
-        """The values of some places changed within a step; returns the files that are no longer needed."""
-        kept = self._steps.get(step)
-        if kept is None:
-            return []
-        gone = []
-        for place in places:
-            self._sent -= kept.sent.pop(place, None) is not None
-            fetched = kept.values.pop(place, None)
-            if fetched is not None:
-                gone.append(fetched.kept)
-        kept.missing.clear()
-        kept.version += 1
-        return gone
-
-    def put_value(self, step: int, place: int, value: SpooledTensor, stop: int) -> SpooledTensor | None:
-        """Keeps values that a training had at a stop; returns the values they replace."""
-        kept = self._kept(step)
-        before = kept.values.get(place)
-        kept.values[place] = ReceivedValues(value, self._tick(), stop)
-        kept.missing.discard(place)
-        kept.version += 1
-        return before.kept if before is not None else None
-
-    def put_sent(self, step: int, place: int, sent_stats: RemoteStats) -> None:
-        """Keeps statistics; without type and shape the training does not have the tensor."""
-        kept = self._kept(step)
-        kept.version += 1
-        if sent_stats.meta is None:
-            kept.missing.add(place)
-            return
-        stats = sent_stats.stats
-        if stats is not None and not sent_stats.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
-            stats = replace(stats, mean=None)
-        self._sent += place not in kept.sent
-        kept.sent[place] = SentStats(sent_stats.meta, stats, sent_stats.complete, self._tick())
-        kept.missing.discard(place)
-        while self._sent > MOST_SENT_STATS:
-            oldest = min((each for each, of in self._steps.items() if of.sent and each != step), default=None)
-            if oldest is None:
-                break
-            of = self._steps[oldest]
-            self._sent -= len(of.sent)
-            of.sent = {}
-            of.version += 1
-
-    def put_hit(self, stop: TrainingStop, place: int, said: RemoteStats) -> SpooledTensor | None:
-        """Keeps the statistics of a hit; returns older values of its tensor, as the node ran again since."""
-        kept = self._kept(stop.step)
-        before, value = kept.sent.get(place), kept.values.get(place)
-        self.put_sent(stop.step, place, said)
-        if value is None or value.stop >= stop.count or (before is not None and before.stats == said.stats):
-            return None
-        return kept.values.pop(place).kept
-
-    def put_missing(self, step: int, places: Iterable[int]) -> None:
-        kept = self._kept(step)
-        kept.missing.update(places)
-        kept.version += 1
-
-    def put_clean(self, step: int, clean: Mask, *, unfinished: bool) -> None:
-        kept = self._kept(step)
-        kept.clean, kept.unfinished, kept.by_design = clean, unfinished, {}
-        kept.version += 1
-
-    def put_designs(self, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
-        kept = self._kept(step)
-        kept.by_design = dict(by_design)
-        kept.version += 1
-
-    def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
-        """Keeps which nodes have inputs unknown to the graph, and the states of operands that hits report."""
-        kept = self._kept(step)
-        said = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands}
-        again = {node for node, _ in said}
-        operands = {place: state for place, state in kept.operands.items() if place[0] not in again} | said
-        kept.version += (unknown, operands) != (kept.inputs_unknown, kept.operands)
-        kept.inputs_unknown, kept.operands = unknown, operands
-
-    def judged(self) -> list[int]:
-        return [step for step, kept in self._steps.items() if kept.clean is not None]
-
-    def values_gone(self, step: int) -> None:
-        """Forgets values whose files are gone."""
-        kept = self._steps.get(step)
-        if kept is not None:
-            kept.values = {place: value for place, value in kept.values.items() if value.kept.path.exists()}
-            kept.version += 1
-
-    def forget(self, step: int) -> None:
-        kept = self._steps.pop(step, None)
-        if kept is not None:
-            self._sent -= len(kept.sent)
-
-    def renumber(self, before: LiveRankGraph, graph: LiveRankGraph) -> Iterator[tuple[int, SpooledTensor]]:
-        """Moves everything to the places of another graph; yields the values of nodes that it does not have."""
-        place = before.places_in(graph)
-        there = np.flatnonzero(place >= 0)
-        answered = before.open_inputs() - graph.open_inputs()
-        for step, kept in self._steps.items():
-            gone = [fetched.kept for old, fetched in kept.values.items() if place[old] < 0]
-            yield from ((step, each) for each in gone)
-            self._sent -= len(kept.sent)
-            kept.values = {int(place[old]): each for old, each in kept.values.items() if place[old] >= 0}
-            kept.sent = {int(place[old]): each for old, each in kept.sent.items() if place[old] >= 0}
-            self._sent += len(kept.sent)
-            kept.missing = {int(place[old]) for old in kept.missing if place[old] >= 0}
-            kept.by_design = {int(place[old]): each for old, each in kept.by_design.items() if place[old] >= 0}
-            if kept.clean is not None:
-                clean = np.zeros(len(graph), np.bool_)
-                clean[place[there]] = kept.clean[there]
-                kept.clean = clean
-            # Additional inputs in a newer graph concern later steps only.
-            names = answered | {before.name(row) for row in kept.inputs_unknown}
-            rows = (graph.nodes.find(*name) for name in names)
-            kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
-            # Inputs that appear later were not read in this step.
-            told = {int(graph.node[place]) for place in kept.sent}
-            if kept.clean is not None and not kept.unfinished:  # else the new graph may be that of this very step
-                told |= graph.changes
-            told -= kept.inputs_unknown
-            later = before.later_inputs(graph, (graph.nodes.names[row] for row in told))
-            more = {(node, each): OperandState.CLEAN for node, inputs in later.items() for each in inputs}
-            kept.operands = more | kept.operands
-            kept.version += 1
-
-    def _kept(self, step: int) -> ReceivedStep:
-        return self._steps.setdefault(step, ReceivedStep())
-
-    def _tick(self) -> int:
-        self._clock = max(self._clock + 1, time.time_ns() // 1000)
-        return self._clock
-
-
 BATCH: Final = 512
 """The number of tensors that are asked for at once."""
 _TABLES: Final = 64
@@ -306,15 +134,17 @@ _TABLES: Final = 64
 class LiveRank:
     """One training of a live session. Safe to use from several threads."""
 
-    def __init__(self, number: int, training: TrainingProcess, spool: Spool) -> None:
+    def __init__(self, number: int, training: RemoteTraining, spool: Spool) -> None:
         self.number = number
         self.training = training
         self.fetched = 0  # bytes that came so far
         self._spool = spool
         self._lock = threading.RLock()
-        self._turns = Turns()
+        self._asking = threading.Lock()
         self._graph: LiveRankGraph | None = None
-        self._keeping = ReceivedSteps()
+        self._steps: dict[int, ReceivedStep] = {}
+        self._sent = 0
+        self._clock = 0
         self._added: frozenset[int] = frozenset()
         self._stop: TrainingStop | None = None
         self._here = False
@@ -374,7 +204,8 @@ class LiveRank:
     def steps(self) -> list[int]:
         """Steps that were stopped at, have kept contents, or have previous values at the training; ascending."""
         with self._lock:
-            return sorted({*self._keeping.steps(), *self._before()})
+            kept = (step for step, each in self._steps.items() if each.stopped or each.anything)
+            return sorted({*kept, *self._before()})
 
     def changed(self) -> set[int]:
         """Steps whose tables changed since the last call."""
@@ -388,7 +219,7 @@ class LiveRank:
             graph = self._graph
             if graph is None:
                 return None
-            kept = self._keeping.at(step) or _NOTHING
+            kept = self._steps.get(step) or _NOTHING
             remote = self._remote(step, graph)
             state = (graph, kept, kept.version, self._standing_at(step), self._stop.count if self._stop else 0)
             known = self._tables.get(step)
@@ -415,7 +246,7 @@ class LiveRank:
 
     def missing(self, step: int, row: int, slot: int) -> bool:
         with self._lock:
-            kept = self._keeping.at(step)
+            kept = self._steps.get(step)
             return kept is not None and self._graph is not None and self._graph.place(row, slot) in kept.missing
 
     # -- what happens to it ------------------------------------------------------------------------
@@ -426,13 +257,12 @@ class LiveRank:
             if self._graph is not None and self._graph.data == graph.data:
                 return False
             if self._graph is not None:
-                for step, kept in self._keeping.renumber(self._graph, graph):
-                    self._discard(step, kept)
+                self._renumber(self._graph, graph)
             self._tables.clear()
             self._added = graph.roots - (self._graph.roots if self._graph is not None else frozenset())
             self._graph = graph
             if self._stop is not None:
-                self._keeping.stopped(self._stop.step)
+                self._remember(self._stop.step)
             return True
 
     def stopped(self, stop: TrainingStop) -> None:
@@ -443,8 +273,7 @@ class LiveRank:
             again = before is not None and before.step == stop.step and before.count != stop.count
             if again and not stop.opens:
                 self._renew(stop.step)
-            for step in self._keeping.stopped(stop.step):
-                self._spool.drop((self.number, step))
+            self._remember(stop.step)
             self._changed |= {stop.step} | self._reached()
 
     def gone(self) -> None:
@@ -456,16 +285,13 @@ class LiveRank:
     def noted(self, step: int) -> list[int]:
         """Notes that a step with hits ended; forgets the oldest steps beyond ``STEPS`` and returns them."""
         with self._lock:
-            forgotten = self._keeping.stopped(step)
-            for each in forgotten:
-                self._spool.drop((self.number, each))
             self._changed.add(step)
-            return forgotten
+            return self._remember(step)
 
     def kept(self, step: int) -> ReceivedStep | None:
         """A copy of the kept contents of a step."""
         with self._lock:
-            kept, graph = self._keeping.at(step), self._graph
+            kept, graph = self._steps.get(step), self._graph
             if kept is None or graph is None:
                 return None
             return ReceivedStep(
@@ -480,25 +306,24 @@ class LiveRank:
 
     def judged(self) -> set[int]:
         with self._lock:
-            return set(self._keeping.judged())
+            return {step for step, kept in self._steps.items() if kept.clean is not None}
 
     def keep_judged(self, graph: LiveRankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
         with self._lock:
             if graph is self._graph:
-                self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
-                self._changed.add(step)
+                kept = self._changing(step)
+                kept.clean, kept.unfinished, kept.by_design = clean & graph.recorded, unfinished, {}
 
     def keep_designs(self, graph: LiveRankGraph, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
         with self._lock:
             if graph is self._graph:
-                self._keeping.put_designs(step, by_design)
-                self._changed.add(step)
+                self._changing(step).by_design = dict(by_design)
 
     def dropped(self, step: int) -> None:
         """The spool had to drop the values of a step."""
         with self._lock:
-            self._keeping.values_gone(step)
-            self._changed.add(step)
+            kept = self._changing(step)
+            kept.values = {place: value for place, value in kept.values.items() if value.kept.path.exists()}
 
     def keep_hit_stats(self, stop: TrainingStop, hits: Sequence[ReceivedHit]) -> None:
         """Keeps the statistics that came with the hits of a step, and the states of operands."""
@@ -510,13 +335,11 @@ class LiveRank:
             unsure = (graph.find(hit.node, stop.root) for hit in hits if hit.inputs_unknown)
             unknown = frozenset(row for row in unsure if row >= 0)
             if hits:
-                self._keeping.put_inputs(step, unknown, hits)
+                self._keep_inputs(self._kept(step), unknown, hits)
             for hit in hits:
                 place = graph.place(graph.find(hit.node, stop.root), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:
-                    said = RemoteStats(hit.meta, hit.stats, complete=True)
-                    self._discard(step, self._keeping.put_hit(stop, place, said))
-                    self._changed.add(step)
+                    self._keep_hit(stop, place, RemoteStats(hit.meta, hit.stats, complete=True))
 
     # -- what it is asked --------------------------------------------------------------------------
 
@@ -524,18 +347,18 @@ class LiveRank:
         """Fetches values of a step that the training holds and that are not here yet; returns how many came.
 
         NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile. LostError,
-        CancelledError: see ``wire.TrainingProcess``; complete tensors are kept.
+        CancelledError: see ``RemoteTraining``; complete tensors are kept.
         """
         came = 0
         for batch in _batches(places):
-            with self._turns.turn(progress):
+            with self._turn(progress):
                 came += self._values(step, batch, progress)
         return came
 
     def fetch_statistics(self, step: int, places: Sequence[int], progress: ProgressFn = no_progress) -> None:
         """Fetches statistics. Raises as ``fetch_values``, and UnsupportedError for clients before MindSpore 1.5."""
         for batch in _batches(places):
-            with self._turns.turn(progress):
+            with self._turn(progress):
                 self._statistics(step, batch, progress)
 
     def holds_outputs(self, progress: ProgressFn = no_progress) -> bool:
@@ -547,17 +370,27 @@ class LiveRank:
         some = list(dict.fromkeys([*operators[:BATCH], *operators[-BATCH:]]))
         if not some:
             return True
-        found: list[RemoteStats] = []
         try:
-            self.ask(lambda: found.extend(self.training.bases([graph.remote(each) for each in some])), progress)
+            with self._turn(progress):
+                found = self.training.bases([graph.remote(each) for each in some])
         except UnsupportedError:
             return True
         return any(each.meta is not None for each in found)
 
     def ask(self, question: Callable[[], None], progress: ProgressFn) -> None:
         """Asks something else while no question is open."""
-        with self._turns.turn(progress):
+        with self._turn(progress):
             question()
+
+    @contextmanager
+    def _turn(self, progress: ProgressFn) -> Iterator[None]:
+        """Waits until no question is open; ``progress`` is called meanwhile and may cancel."""
+        while not self._asking.acquire(timeout=_EVERY):
+            progress(Progress(0, 0, "waiting for the training"))
+        try:
+            yield
+        finally:
+            self._asking.release()
 
     def _values(self, step: int, places: Sequence[int], progress: ProgressFn) -> int:
         graph, stop, wanted = self._reachable(step, places, lambda kept, place: place not in kept.values)
@@ -572,14 +405,16 @@ class LiveRank:
             with self._lock:
                 self.fetched += sink.nbytes
                 still = self._still(stop, graph)
-                for number, kept in sink.kept.items():
-                    old = self._keeping.put_value(step, wanted[number], kept, stop.count) if still else kept
-                    self._discard(step, old)
+                for number, value in sink.kept.items():
+                    if still:
+                        self._keep_value(step, wanted[number], ReceivedValues(value, self._tick(), stop.count))
+                    else:
+                        self._discard(step, value)
                 self._changed.add(step)
         self._check(still)
         with self._lock:
             lacking = [p for n, p in enumerate(wanted) if n not in sink.kept and n not in sink.refused]
-            self._keeping.put_missing(step, lacking)
+            self._changing(step).missing.update(lacking)
         if sink.refused and not sink.kept:
             raise UnsupportedError(
                 "the values cannot be kept",
@@ -598,7 +433,7 @@ class LiveRank:
             still = self._still(stop, graph)
             if still:
                 for place, each in zip(wanted, sent_stats, strict=True):
-                    self._keeping.put_sent(step, place, each)
+                    self._keep_sent(step, place, each)
                     self.fetched += 100
                 self._changed.add(step)
         self._check(still)
@@ -608,7 +443,7 @@ class LiveRank:
     ) -> tuple[LiveRankGraph, TrainingStop, list[int]]:
         """The graph, the stop, and the places that have to be asked for."""
         with self._lock:
-            graph, kept = self._graph, self._keeping.at(step) or ReceivedStep()
+            graph, kept = self._graph, self._steps.get(step) or ReceivedStep()
             if graph is None or self._stop is None or not self._here or self.training.phase is not Phase.STOPPED:
                 raise self._elsewhere()
             remote = self._remote(step, graph)
@@ -668,13 +503,126 @@ class LiveRank:
 
     def _renew(self, step: int) -> None:
         """The training went on within a step: parameters may have changed, and missing tensors may exist now."""
-        if self._graph is not None:
-            for kept in self._keeping.renew(step, np.flatnonzero(self._graph.parameter).tolist()):
-                self._discard(step, kept)
+        if self._graph is None or step not in self._steps:
+            return
+        kept = self._changing(step)
+        for place in np.flatnonzero(self._graph.parameter).tolist():
+            self._sent -= kept.sent.pop(place, None) is not None
+            self._drop_value(step, place)
+        kept.missing.clear()
 
-    def _discard(self, step: int, kept: SpooledTensor | None) -> None:
-        if kept is not None:
-            self._spool.remove((self.number, step), kept)
+    def _discard(self, step: int, value: SpooledTensor) -> None:
+        self._spool.remove((self.number, step), value)
+
+    def _drop_value(self, step: int, place: int) -> None:
+        value = self._kept(step).values.pop(place, None)
+        if value is not None:
+            self._discard(step, value.kept)
+
+    def _kept(self, step: int) -> ReceivedStep:
+        return self._steps.setdefault(step, ReceivedStep())
+
+    def _changing(self, step: int) -> ReceivedStep:
+        """The contents of a step, which are about to change."""
+        kept = self._kept(step)
+        kept.version += 1
+        self._changed.add(step)
+        return kept
+
+    def _tick(self) -> int:
+        self._clock = max(self._clock + 1, time.time_ns() // 1000)
+        return self._clock
+
+    def _remember(self, step: int) -> list[int]:
+        """Notes that the training stopped at a step; forgets the oldest steps beyond ``STEPS`` and returns them."""
+        self._kept(step).stopped = True
+        forgotten = []
+        while len(self._steps) > STEPS:
+            oldest = min(each for each in self._steps if each != step)
+            forgotten.append(oldest)
+            self._sent -= len(self._steps.pop(oldest).sent)
+            self._spool.drop((self.number, oldest))
+        return forgotten
+
+    def _keep_value(self, step: int, place: int, value: ReceivedValues) -> None:
+        self._drop_value(step, place)
+        kept = self._changing(step)
+        kept.values[place] = value
+        kept.missing.discard(place)
+
+    def _keep_sent(self, step: int, place: int, sent_stats: RemoteStats) -> None:
+        """Keeps statistics; without type and shape the training does not have the tensor."""
+        kept = self._changing(step)
+        if sent_stats.meta is None:
+            kept.missing.add(place)
+            return
+        stats = sent_stats.stats
+        if stats is not None and not sent_stats.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
+            stats = replace(stats, mean=None)
+        self._sent += place not in kept.sent
+        kept.sent[place] = SentStats(sent_stats.meta, stats, sent_stats.complete, self._tick())
+        kept.missing.discard(place)
+        while self._sent > MOST_SENT_STATS:
+            oldest = min((each for each, of in self._steps.items() if of.sent and each != step), default=None)
+            if oldest is None:
+                break
+            of = self._steps[oldest]
+            self._sent -= len(of.sent)
+            of.sent = {}
+            of.version += 1
+
+    def _keep_hit(self, stop: TrainingStop, place: int, said: RemoteStats) -> None:
+        """Keeps the statistics of a hit; drops older values of its tensor, as the node ran again since."""
+        kept = self._kept(stop.step)
+        before, value = kept.sent.get(place), kept.values.get(place)
+        self._keep_sent(stop.step, place, said)
+        if value is not None and value.stop < stop.count and (before is None or before.stats != said.stats):
+            self._drop_value(stop.step, place)
+
+    @staticmethod
+    def _keep_inputs(kept: ReceivedStep, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
+        """Keeps which nodes have inputs unknown to the graph, and the states of operands that hits report."""
+        said = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands}
+        again = {node for node, _ in said}
+        operands = {place: state for place, state in kept.operands.items() if place[0] not in again} | said
+        kept.version += (unknown, operands) != (kept.inputs_unknown, kept.operands)
+        kept.inputs_unknown, kept.operands = unknown, operands
+
+    def _renumber(self, before: LiveRankGraph, graph: LiveRankGraph) -> None:
+        """Moves everything to the places of another graph; discards the values of nodes that it does not have."""
+        place = before.places_in(graph)
+        there = np.flatnonzero(place >= 0)
+        answered = before.open_inputs() - graph.open_inputs()
+        for step, kept in self._steps.items():
+            for old in [old for old in kept.values if place[old] < 0]:
+                self._drop_value(step, old)
+            self._sent -= len(kept.sent)
+            kept.values, kept.sent = _moved(place, kept.values), _moved(place, kept.sent)
+            self._sent += len(kept.sent)
+            kept.missing = {int(place[old]) for old in kept.missing if place[old] >= 0}
+            kept.by_design = _moved(place, kept.by_design)
+            if kept.clean is not None:
+                clean = np.zeros(len(graph), np.bool_)
+                clean[place[there]] = kept.clean[there]
+                kept.clean = clean
+            # Additional inputs in a newer graph concern later steps only.
+            names = answered | {before.name(row) for row in kept.inputs_unknown}
+            rows = (graph.nodes.find(*name) for name in names)
+            kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
+            # Inputs that appear later were not read in this step.
+            told = {int(graph.node[place]) for place in kept.sent}
+            if kept.clean is not None and not kept.unfinished:  # else the new graph may be that of this very step
+                told |= graph.changes
+            told -= kept.inputs_unknown
+            later = before.later_inputs(graph, (graph.nodes.names[row] for row in told))
+            more = {(node, each): OperandState.CLEAN for node, inputs in later.items() for each in inputs}
+            kept.operands = more | kept.operands
+            kept.version += 1
+
+
+def _moved(place: Int64, contents: Mapping[int, T]) -> dict[int, T]:
+    """Contents by their places in another graph, as far as it has them."""
+    return {int(place[old]): each for old, each in contents.items() if place[old] >= 0}
 
 
 _NOTHING: Final = ReceivedStep()

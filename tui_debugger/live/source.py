@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,25 +16,26 @@ from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.table import LiveTable
-from tui_debugger.live.wire import Event, Phase, TrainingProcess, Trainings, TrainingStop, Unrecorded
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.live.wire import Event, Phase, TrainingStop, Unrecorded
+from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
-from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.sources.base import Capability, Changes, Source, TensorTable
 from tui_debugger.sources.scope import Scope, whole_run
 from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.messages import ParsedGraph
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 
 _NOTICES: Final = 50
 """The number of different notices that are kept."""
 
 
-class LiveSource:
+class LiveSource(Source):
     """A ``base.Source``. A training gets a rank at its first contact, and is listed once its graph is there."""
 
-    def __init__(self, trainings: Trainings, *, limit: int = LIMIT) -> None:
+    def __init__(self, trainings: Server, *, limit: int = LIMIT) -> None:
         """Takes in the present trainings; later events come through ``apply``. TdbgError: no place for values."""
         self._lock = threading.RLock()
         self._dropped: deque[Key] = deque()
@@ -71,7 +71,7 @@ class LiveSource:
             if training.phase in (Phase.LOST, Phase.DONE):
                 self.apply(training, Event.LOST)
 
-    def apply(self, training: TrainingProcess, event: Event) -> LiveRank:
+    def apply(self, training: RemoteTraining, event: Event) -> LiveRank:
         """Takes in an event of a training, except for stops (see ``stopped``); returns its rank."""
         rank = self.rank_of(training)
         if event is Event.GRAPH and training.graphs:
@@ -87,7 +87,7 @@ class LiveSource:
             self._read_graph(rank)
         rank.stopped(stop)
 
-    def rank_of(self, training: TrainingProcess) -> LiveRank:
+    def rank_of(self, training: RemoteTraining) -> LiveRank:
         """The rank of a training: its own, or the next free one when another training has that."""
         with self._lock:
             for rank in self._ranks.values():
@@ -241,28 +241,9 @@ class LiveSource:
         live = self.live(rank)
         return live.table(step) if live is not None else None
 
-    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
-        """Always empty: no graph files can be read again."""
-        return ()
-
-    def arguments(
-        self,
-        rank: int,
-        step: int,
-        row: int,
-        round: int = 0,  # noqa: A002 - as above
-    ) -> None:
-        """Always None."""
-
-    def recorded_rows(self, rank: int, step: int) -> None:
-        """Always None."""
-
     def notes(self, rank: int) -> RunNotes:
         live = self.live(rank)
         return live.training.notes if live is not None else NO_NOTES
-
-    def written_by(self, spec: ReadSpec) -> None:
-        """Always None: names do not say it."""
 
     def refresh(self) -> Changes:
         self.dropped()
@@ -284,10 +265,6 @@ class LiveSource:
             grown += [(number, step) for step in sorted(again)]
             self._known[number] = now
         return Changes(tuple(new_steps), tuple(grown), bool(rebuilt | longer), tuple(new_ranks), tuple(sorted(rebuilt)))
-
-    def watch_paths(self) -> Sequence[Path]:
-        """Always empty: trainings report changes themselves."""
-        return ()
 
     def close(self) -> None:
         """Removes the kept values. The trainings are closed by the caller that opened them."""

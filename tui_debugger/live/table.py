@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Mask
 from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import SpooledTensor
 from tui_debugger.model import AtLeast, OperandState, ReadSpec, Side, TensorMeta, TensorStats
-from tui_debugger.sources.base import SortedTensorTable, TensorFlag, TensorPlaces, file_states
-from tui_debugger.stats.records import ReadSpecs
+from tui_debugger.sources.base import TensorFlag, TensorPlaces, TensorTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class ReceivedValues:
     stop: int  # the number of the stop at which the training had them
 
 
-class LiveTable(SortedTensorTable):
+class LiveTable(TensorTable):
     """A ``base.TensorTable`` that never changes; ``previous``: rows are fetched as values of the step before."""
 
     def __init__(
@@ -90,20 +89,6 @@ class LiveTable(SortedTensorTable):
     def spec(self, index: int) -> ReadSpec:
         fetched = self._values.get(index)
         return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
-
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        return ReadSpecs.of(map(self.spec, indices.tolist()))
-
-    @property
-    def digest(self) -> bytes:
-        """Empty: the files are removed with the session."""
-        return b""
-
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
-        there = [at for at, index in enumerate(indices.tolist()) if index in self._values]
-        sizes[there], times[there] = file_states(self.specs(np.asarray(indices)[there]).paths)
-        return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
         sent_stats = self._sent.get(index)

@@ -7,16 +7,14 @@ on the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
-from tui_debugger.live.graph_runs import GraphRuns
-from tui_debugger.model import OperandState, ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
-from tui_debugger.notes import RunNotes
+from tui_debugger.model import OperandState, ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.fields import SENT, Form
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -141,6 +139,10 @@ def message(name: str) -> Any:
         return message_class(name)
     _added()
     return message_class(name, PACKAGE)
+
+
+def text_of(value: bytes) -> str:
+    return bytes(value).decode("utf-8", "replace")
 
 
 def method(name: str) -> str:
@@ -290,9 +292,9 @@ class Event(Enum):
 
     CONNECTED = "connected"
     GRAPH = "graph"
-    """Its graphs are there: ``TrainingProcess.graphs``."""
+    """Its graphs are there: ``RemoteTraining.graphs``."""
     STOPPED = "stopped"
-    """The training waits at a new stop; hits that came with it are in ``TrainingProcess.hits``."""
+    """The training waits at a new stop; hits that came with it are in ``RemoteTraining.hits``."""
     HITS = "hits"
     """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
@@ -303,131 +305,6 @@ class Event(Enum):
     """A lost training came back."""
     DONE = "done"
     REFUSED = "refused"
-    """A client was turned away: see ``Trainings.refusals``."""
-
-
-Listener = Callable[["TrainingProcess | None", Event], None]
-"""Called from threads of the server, without locks held: must be quick and must not raise."""
-
-
-class TrainingProcess(Protocol):
-    """One training process. All methods may be called from any thread."""
-
-    @property
-    def info(self) -> TrainingInfo:
-        """The training, as it introduced itself."""
-
-    @property
-    def phase(self) -> Phase:
-        """The phase of the training."""
-
-    @property
-    def stop(self) -> TrainingStop | None:
-        """The place where it stopped last; None before the first stop."""
-
-    @property
-    def graphs(self) -> Sequence[bytes]:
-        """Its graphs, each a serialized ``GraphProto``; empty until all are there. A later network adds its own."""
-
-    @property
-    def graph_runs(self) -> GraphRuns:
-        """Which root graph ran in each step, as far as the client says so."""
-
-    @property
-    def hits(self) -> Sequence[ReceivedHit]:
-        """The hits of the last stop."""
-
-    @property
-    def unrecorded(self) -> Sequence[Unrecorded]:
-        """Parts of the training that ran so far and could not be recorded."""
-
-    @property
-    def cause(self) -> str:
-        """The cause of an early end, as the training reported it; empty without one, or when it could not report it."""
-
-    @property
-    def notes(self) -> RunNotes:
-        """The scalars that the program noted, by step."""
-
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
-        """Sets the wanted list; returns its number, from 1.
-
-        The client gets the differences with the next ``run`` or ``recheck``, or after a running step: see
-        ``Event.LISTED``.
-        """
-
-    @property
-    def listed(self) -> int:
-        """The number of the list that the client has."""
-
-    def run(
-        self,
-        steps: int | None = 1,
-        *,
-        stop_on_hit: bool = True,
-        stop_on_new_nodes: bool = False,
-        stop_at_nodes: bool = True,
-    ) -> None:
-        """Goes on for some steps (None: until a hit or ``pause``); NotStoppedError: it is not waiting.
-
-        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see
-        ``TrainingStop.grown``. Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the
-        first ones come at its end.
-        """
-
-    def run_to_node(self, name: str = "") -> None:
-        """Goes on to a node (empty: the next one), at most to the end of the step; UnsupportedError of some clients."""
-
-    def pause(self) -> None:
-        """Stops at the end of the running step; does nothing when it is not running."""
-
-    def terminate(self) -> None:
-        """Ends the training process, at once when it is waiting, else at its next stop."""
-
-    def release(self) -> None:
-        """Lets the training go on by itself, without watchpoints, until its end."""
-
-    def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
-        """Has every watchpoint judge the tensors that the client holds now; ``progress`` is called often.
-
-        NotStoppedError: it is not waiting. LostError: it went away meanwhile. CancelledError: from ``progress``.
-        """
-
-    def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """The client's statistics of tensors, in the order asked. Raises as ``recheck``."""
-
-    def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """Types and shapes only. Raises as ``recheck``."""
-
-    def values(
-        self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
-    ) -> Sequence[bool]:
-        """Fetches values into ``sink``; tells for each tensor whether all of it came. Raises as ``recheck``.
-
-        ``progress`` counts bytes. The answer to a cancelled request is still received, and dropped.
-        """
-
-
-class Trainings(Protocol):
-    """All trainings that have come to a server, in the order of first contact."""
-
-    @property
-    def address(self) -> str:
-        """The address of the server: ``127.0.0.1:50051`` (with the port it got for 0), ``unix:/run/...``."""
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether connections are encrypted by TLS."""
-
-    @property
-    def refusals(self) -> Sequence[str]:
-        """The reasons why clients were turned away, the newest last; bounded."""
-
-    def all(self) -> Sequence[TrainingProcess]:
-        """Every training, including lost and done ones."""
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener`` for every event from now on; the returned function ends that."""
-
-    def close(self, *, terminate: bool = False) -> None:
-        """Lets every training go on (or ends it), waits shortly for that, and stops. Idempotent."""
+    """A client was turned away: see ``Server.refusals``."""
+    FETCHED = "fetched"
+    """Of a session: values or statistics came in, and tables of its steps grew."""

@@ -87,15 +87,10 @@ def _in_tar(path: Path, text: str) -> Path:
 def _was_saved_by_torch(path: str) -> bool:
     """Recognises a file of ``torch.save`` (a zip archive, a pickle) that is named like a tar."""
     try:
-        descriptor, _ = opener.open_regular(path)
+        head = opener.first_bytes(path, 4)
     except OSError:
         return False
-    try:
-        return opener.pread(descriptor, 4, 0).startswith((b"PK\3\4", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"))
-    except OSError:
-        return False
-    finally:
-        opener.close(descriptor)
+    return head.startswith((b"PK\3\4", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"))
 
 
 def _at_url(scheme: str, rest: str, *, anew: bool) -> Path:

@@ -40,19 +40,19 @@ def audit_session(
     """Like ``diagnose.audit.audit``, but uses the workers of the session where the amount of work is worth it."""
     path = Path(session.info.path)
 
-    def elsewhere(rank: int, step: int, items: tuple[AuditItem, ...]) -> Future[list[Result] | None] | None:
+    def elsewhere(items: tuple[AuditItem, ...]) -> Future[list[Result] | None] | None:
         executor = session.workers.executor(_COST * len(items))
         if executor is None or getattr(executor, "remote", True) or not path.is_dir():
             return None
         try:
-            return executor.submit(checked_there, str(path), rank, step, items)
+            return executor.submit(checked_there, str(path), items)
         except BrokenExecutor:
             return None
 
     return audit(session, pairs, progress, nodes=nodes, required=required, elsewhere=elsewhere)
 
 
-def checked_there(path: str, rank: int, step: int, items: Sequence[AuditItem]) -> list[Result] | None:
+def checked_there(path: str, items: Sequence[AuditItem]) -> list[Result] | None:
     """Checks nodes in a worker; None when the worker cannot open the run or lists its nodes differently."""
     opened = _opened.sessions
     if path not in opened:
@@ -64,4 +64,4 @@ def checked_there(path: str, rank: int, step: int, items: Sequence[AuditItem]) -
         for other in list(opened):
             opened.pop(other).close()
         opened[path] = session
-    return check_items(opened[path], rank, step, items)
+    return check_items(opened[path], items)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ from tui_debugger.live.rank import LiveRank, ReceivedStep
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.table import ReceivedValues, said_clean
-from tui_debugger.live.wire import START, Phase, Trainings
+from tui_debugger.live.wire import START, Event, Phase
 from tui_debugger.model import (
     TRAINABLE,
     Category,
@@ -58,7 +58,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.said import Said, doubt_line
 from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
-from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
+from tui_debugger.session.live_events import LiveEvent, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.live_left_out import left_out
 from tui_debugger.session.session import Session
@@ -66,7 +66,10 @@ from tui_debugger.sources.base import Changes, TensorFlag
 from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.text.numbers import plural
 
-__all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
+
+__all__ = ["LiveEvent", "LiveSession", "LiveState"]
 
 
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]", "::"})  # noqa: S104 - recognised, not bound to
@@ -339,7 +342,7 @@ class LiveSession(Session):
 
     def __init__(
         self,
-        trainings: Trainings,
+        trainings: Server,
         *,
         spool_limit: int = LIMIT,
         source_map: Sequence[tuple[str, str]] = (),
@@ -414,8 +417,8 @@ class LiveSession(Session):
         """Lets stopped trainings run some steps (None: until a hit or ``pause``), and returns the ranks that run now.
 
         Initial values under watchpoints and steps that no list judged yet are judged first. If they have a finding, the
-        training stays and ``LiveKind.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
-        ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
+        training stays and ``Event.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
+        ``RemoteTraining.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
         be by design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no
         training stands; CancelledError and LostError come from judging.
         """
@@ -509,7 +512,7 @@ class LiveSession(Session):
         wanted = list(dict.fromkeys([*evidence(live, self.measurements(rank), step, hits), *rest]))
         statistics(live, wanted, budget, progress)
         values(live, wanted, budget, progress)
-        self._notify(LiveEvent(LiveKind.FETCHED, rank))
+        self._notify(LiveEvent(Event.FETCHED, rank))
 
     def ended(self) -> dict[int, int]:
         """By rank the last step that ended, -1 before the first step ended."""
@@ -572,7 +575,7 @@ class LiveSession(Session):
         for live, step, places in self._remote(rows, TensorFlag.REMOTE):
             came += live.fetch_values(step, places, progress)
         if came:
-            self._notify(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
+            self._notify(LiveEvent(Event.FETCHED, rows[0].key.rank))
         return came
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:

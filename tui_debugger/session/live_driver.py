@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
@@ -35,27 +35,24 @@ from tui_debugger.live.wire import (
     Phase,
     ReceivedHit,
     RemoteWatchpoint,
-    TrainingProcess,
-    Trainings,
     TrainingStop,
 )
 from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
-from tui_debugger.session.live_events import EventQueue, Happened, LiveEvent, LiveKind, LiveState
+from tui_debugger.session.live_events import EventQueue, Happened, LiveEvent, LiveState
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 _MOST_HITS: Final = 500_000
 """Hits of trainings that are kept; the results of the oldest steps are dropped first."""
 _MOST_SPANS: Final = 1_000
 """Stretches of silent steps that are kept per training; nothing else is kept of older steps either."""
-_KINDS: Final = {
-    Event.CONNECTED: LiveKind.CONNECTED,
-    Event.LOST: LiveKind.LOST,
-    Event.BACK: LiveKind.BACK,
-    Event.DONE: LiveKind.DONE,
-    Event.RUNNING: LiveKind.RUNNING,
-}
+_TOLD: Final = frozenset({Event.CONNECTED, Event.LOST, Event.BACK, Event.DONE, Event.RUNNING})
+"""Events that are passed on as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +138,7 @@ class Driver:
     def __init__(
         self,
         source: LiveSource,
-        trainings: Trainings,
+        trainings: Server,
         known_results: KnownResults,
         watched: Callable[[LiveRank], GivenWatchpoints],
         tell: Callable[[LiveEvent], None],
@@ -322,7 +319,7 @@ class Driver:
         live.training.release()
 
     def recheck(self, live: LiveRank, progress: ProgressFn = no_progress) -> PairResult:
-        """Has a training judge its current values by the current list; errors as of ``wire.TrainingProcess``."""
+        """Has a training judge its current values by the current list; errors as of ``RemoteTraining``."""
         stop = live.standing
         if stop is None or live.graph is None:
             raise NotStoppedError(
@@ -389,7 +386,7 @@ class Driver:
             driven.watched, driven.since = driven.coming[number], stop.step
             driven.coming = {each: watched for each, watched in driven.coming.items() if each > number}
         text = f"rank {live.number}: the watchpoints as they are now count from step {stop.ended + 1} on"
-        self._tell(LiveEvent(LiveKind.LISTED, live.number, text))
+        self._tell(LiveEvent(Event.LISTED, live.number, text))
 
     # -- what happened -----------------------------------------------------------------------------
 
@@ -406,7 +403,7 @@ class Driver:
         if event is Event.REFUSED or training is None:
             refusals = self._trainings.refusals
             number = self._source.rank_of(training).number if training is not None else None
-            self._tell(LiveEvent(LiveKind.REFUSED, number, refusals[-1] if refusals else "a client was turned away"))
+            self._tell(LiveEvent(Event.REFUSED, number, refusals[-1] if refusals else "a client was turned away"))
             return
         live = self._source.apply(training, event)
         if happened.stop is not None:
@@ -426,10 +423,10 @@ class Driver:
             self._reported(live, driven, happened.stop, happened.hits)
         elif event is Event.LISTED and happened.stop is not None:
             self._listed(live, driven, happened.stop, happened.listed)
-        elif event in _KINDS:
+        elif event in _TOLD:
             if event in (Event.LOST, Event.DONE):
                 self._count_silent(live, driven, happened.stop, ended=True)
-            self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
+            self._tell(LiveEvent(event, live.number, self._event_text(live, event)))
 
     def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop | None) -> None:
         """Nodes came, for the first time or anew: the training is sent the watchpoints on its present nodes."""
@@ -445,7 +442,7 @@ class Driver:
                     self._known_results.drop_from(live.number, START)
                 self._give_list(live, driven)
         count = len(live.graph.nodes)
-        self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
+        self._tell(LiveEvent(Event.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
     def _stopped(
         self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop, hits: tuple[ReceivedHit, ...]
@@ -485,10 +482,10 @@ class Driver:
             found = self._keep_evidence(live, stop, watched, found, hits)
         if not stays and self._goes_on(live, stop, target, driven.stops):
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
+            self._tell(LiveEvent(Event.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
             return
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
+        self._tell(LiveEvent(Event.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
     def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop) -> None:
         """A training stands before the first run of another root graph; it has its list already."""
@@ -501,7 +498,7 @@ class Driver:
             return
         driven.target, driven.phase = None, Phase.STOPPED
         text = f"rank {live.number}: after step {step_text(stop.step)}, before the first run of another network"
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended))
+        self._tell(LiveEvent(Event.STOPPED, live.number, text, stop.step, stop.count, stop.ended))
 
     @staticmethod
     def _may_be_by_design(driven: DrivenTraining, stop: TrainingStop, found: PairResult | None) -> bool:
@@ -581,7 +578,7 @@ class Driver:
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
             text = _stop_text(live, stop, found)
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
+            self._tell(LiveEvent(Event.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
     def _finish_step(
         self, live: LiveRank, driven: DrivenTraining, now: TrainingStop | None, *, over: bool = False
@@ -597,7 +594,7 @@ class Driver:
         if watched is not None and same:
             found = self._file(live, replace(stop, node=""), watched, hits)
             text = _stop_text(live, stop, found)
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.step, result=found))
+            self._tell(LiveEvent(Event.HITS, live.number, text, stop.step, ended=stop.step, result=found))
 
     def _file_all(self) -> None:
         """Files waiting hits, as no event follows for now."""
@@ -610,7 +607,7 @@ class Driver:
                 except Exception as error:  # noqa: BLE001 - as in _handle
                     self._broke(live, error)
 
-    def _missed(self, training: TrainingProcess) -> None:
+    def _missed(self, training: RemoteTraining) -> None:
         self._source.unjudged(
             self._source.rank_of(training).number, "reports that came faster than they could be read", 1
         )

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.step import PairResult
 from tui_debugger.live.wire import (
@@ -17,11 +16,13 @@ from tui_debugger.live.wire import (
     Phase,
     ReceivedHit,
     TrainingInfo,
-    TrainingProcess,
-    Trainings,
     TrainingStop,
 )
 from tui_debugger.text.tensors import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server import Server
+    from tui_debugger.live.server.training import RemoteTraining
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +67,6 @@ class LiveState:
         return self.stop.step if self.stop is not None else None
 
 
-class LiveKind(Enum):
-    """The kinds of events of a training."""
-
-    CONNECTED = "connected"
-    GRAPH = "graph"
-    """Its nodes are there, or were read anew; ``LiveSession.ranks`` has the rank."""
-    STOPPED = "stopped"
-    """The training waits at a new stop; the results of its step are in ``known``."""
-    HITS = "hits"
-    """Hits came while the training runs, or in a recheck; they are in ``known`` as well."""
-    RUNNING = "running"
-    LISTED = "listed"
-    """The training runs, and judges by the current list of watchpoints from its next step on."""
-    LOST = "lost"
-    BACK = "back"
-    DONE = "done"
-    REFUSED = "refused"
-    """A client was turned away; ``text`` says why."""
-    FETCHED = "fetched"
-    """Values or statistics came in: tables of its steps grew."""
-    DROPPED = "dropped"
-    """The spool was full: its oldest values are gone; ``text`` says which."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
     """Something happened to a training.
@@ -102,7 +79,7 @@ class LiveEvent:
         result: for ``STOPPED`` and ``HITS`` the findings of that step so far; None when it was not judged.
     """
 
-    kind: LiveKind
+    kind: Event
     rank: int | None = None
     text: str = ""
     step: int | None = None
@@ -123,7 +100,7 @@ _PATIENCE: Final = 5.0
 class Happened:
     """An event with the stop, the hits, and the list number of the training when the event came."""
 
-    training: TrainingProcess | None
+    training: RemoteTraining | None
     event: Event
     stop: TrainingStop | None = None
     hits: tuple[ReceivedHit, ...] = ()
@@ -135,11 +112,11 @@ class EventQueue:
 
     def __init__(
         self,
-        trainings: Trainings,
+        trainings: Server,
         handle: Callable[[Happened], None],
         resync: Callable[[], None],
         idle: Callable[[], None],
-        missed: Callable[[TrainingProcess], None],
+        missed: Callable[[RemoteTraining], None],
         *,
         renew: Callable[[], None],
     ) -> None:
@@ -182,7 +159,7 @@ class EventQueue:
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
-    def _queue_event(self, training: TrainingProcess | None, event: Event) -> None:
+    def _queue_event(self, training: RemoteTraining | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop, listed = (training.stop, training.listed) if training is not None else (None, 0)

@@ -1,10 +1,13 @@
 """``Source`` is the protocol of everything that can be debugged, ``TensorTable`` its tensors of a step as columns."""
 
+# ruff: noqa: ARG002 - a default answer needs no arguments
+
 from __future__ import annotations
 
 import gc
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int64, Integers
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8, UInt16
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -31,7 +34,7 @@ from tui_debugger.model import (
     UnreadablePart,
     no_progress,
 )
-from tui_debugger.notes import RunNotes
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel.files import look_at_files
 from tui_debugger.stats.records import ReadSpecs, RecordedColumns
@@ -138,7 +141,7 @@ class Names:
 
     __slots__ = ("_blob", "_ends")
 
-    def __init__(self, blob: bytes, ends: npt.NDArray[np.int64]) -> None:
+    def __init__(self, blob: bytes, ends: Int64) -> None:
         """``ends[i]`` is the end of name i in ``blob``; it starts where name i-1 ended."""
         self._blob = blob
         self._ends = ends
@@ -162,103 +165,6 @@ class Names:
 ZEROS_DIGEST: Final = 1
 """The ``hashed`` number of a tensor of zeros. Zeros of any shape share it: it does not tell where a tensor comes from.
 """
-
-
-class TensorTable(Protocol):
-    """The tensors of one (rank, step) as columns, sorted by ``order``. Immutable.
-
-    Rows are unique by (node, side, slot, round). A lookup that names no round means the newest one.
-    """
-
-    node: npt.NDArray[np.int32]
-    """Row in the rank's NodeTable."""
-    side: npt.NDArray[np.uint8]
-    """``model.Side`` of the node."""
-    slot: npt.NDArray[np.int16]
-    """Number of the input or output of the node."""
-    flags: npt.NDArray[np.uint8]
-    """``TensorFlag`` bits."""
-    order: npt.NDArray[np.int32]
-    """Position within the step. Runs of graphs by their beginning; in a run by the execution order of the nodes, ties
-    and gaps by timestamp, inputs of a node before its outputs; then the parameters of the run; constants last.
-    """
-    timestamp: npt.NDArray[np.int64]
-    """Microseconds since the epoch, 0 when unknown."""
-    round: npt.NDArray[np.uint16]
-    """Which run of its graph within the step wrote the tensor, from 1 in the order of time; 0 where the tensor was
-    written once. Later rounds come later in the table.
-    """
-    tells_overflow: bool
-    """Whether overflows on the device were recorded: ``TensorFlag.OVERFLOWED`` marks their tensors."""
-    inputs_unknown: frozenset[int]
-    """Rows of nodes whose inputs in this step may be other tensors than the graph says."""
-    operands: Mapping[tuple[int, int], OperandState]
-    """By (node, input slot) the state of a value when the node read it, as the training recorded it."""
-    by_design: Mapping[tuple[int, int], frozenset[str]]
-    """By (node, output slot) the operators that make an Inf finite in the training; empty for an unintended Inf."""
-    unfinished: bool
-    """Whether the step has not ended: parameters still hold the values that its nodes read."""
-
-    def __len__(self) -> int:
-        """Number of tensors."""
-
-    def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - the word for it
-        """Index of a tensor, or -1; round 0 is the newest one."""
-
-    def find_all(
-        self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
-    ) -> npt.NDArray[np.int64]:
-        """Indices of several tensors, given as columns; -1 where there is none.
-
-        Of several rounds the newest one written no later than ``at`` (else the first); without ``at`` the newest one.
-        """
-
-    def of_node(self, node: int, *, every: bool = False) -> npt.NDArray[np.int64]:
-        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round unless ``every``."""
-
-    def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
-
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
-
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that identify the files of the rows, in order; empty when results are not worth caching.
-
-        Equal digests mean the same files in the same rows; their contents may have changed (``file_states``).
-        """
-
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sizes and ``opener.state_of`` of the files of several rows, looked at now; -1 and 0 without a file."""
-
-    def own_sizes(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Approximate bytes of the tensors of all rows, by the sizes of their files: one may hold several tensors."""
-
-    def recorded(self, index: int) -> TensorStats | None:
-        """Statistics that the dump or the training recorded, else None; a count that was not recorded is 0 or None."""
-
-    def recorded_columns(self, indices: npt.NDArray[np.integer[Any]]) -> RecordedColumns | None:
-        """``recorded`` and ``recorded_meta`` of several rows; None where the rows must be asked one by one."""
-
-    def doubtful_mean(self, index: int) -> float | None:
-        """A recorded mean by a version that is known to compute it wrongly; else None."""
-
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
-
-    def hashed(self, index: int) -> int:
-        """A number for the recorded digest of a tensor's values: ``ZEROS_DIGEST`` for zeros, 0 without a digest.
-
-        Equal digests have equal numbers, in other runs too, as long as this process lives.
-        """
-
-    @property
-    def hashes_are_sums(self) -> bool:
-        """Whether ``hashed`` is a sum or an exclusive or, which other values, or another order, may share."""
-
-    def overflows(self, index: int) -> Sequence[OverflowRecord]:
-        """The device's records of the operator run that wrote a row; empty unless the row is ``OVERFLOWED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +318,7 @@ class Source(Protocol):
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
         """Graphs of a rank's nodes with attributes of operators, read anew for exports; broken ones are left out."""
+        return ()
 
     def arguments(
         self,
@@ -421,24 +328,30 @@ class Source(Protocol):
         round: int = 0,  # noqa: A002 - the word for it
     ) -> CallArguments | None:
         """The arguments of a node's call in a round of a step (0: the newest); None where unknown."""
+        return None
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The recorded statistics of a step by column title, with ``Op Name``, ``IO`` and ``Slot``; else None."""
+        return None
 
     def notes(self, rank: int) -> RunNotes:
         """Scalars that the program noted of its steps, as far as known; may grow. Quick."""
+        return NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """The operator that the name of a tensor's file tells of; None where the name tells nothing."""
+        return None
 
     def refresh(self) -> Changes:
         """Looks for changes on disk."""
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories whose changes are worth a ``refresh``."""
+        return ()
 
     def close(self) -> None:
         """Frees open resources. Idempotent."""
+        return
 
 
 RankPlaces = Mapping[str, tuple[int, int]]
@@ -537,8 +450,8 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def made_once(table: TensorTable, key: object, make: Callable[[], T]) -> T:
-    """The result of ``make()``, computed once for all tables that record the same (see ``SortedTensorTable.memo``)."""
-    memo = table.memo if isinstance(table, SortedTensorTable) else None
+    """The result of ``make()``, computed once for all tables that record the same (see ``TensorTable.memo``)."""
+    memo = table.memo
     if memo is None:
         return make()
     if key not in memo:
@@ -605,64 +518,78 @@ _CLAIMED: Final = 1 << 14
 """Number of rows whose files are named at once: a table may have a million."""
 
 
+_TOGETHER: Final = 256
+
+
 class TensorPlaces:
-    """The columns of a tensor table that the steps of a run can share: see ``TensorTable``.
+    """The columns of a tensor table that the steps of a run can share.
 
     Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
     """
 
     def __init__(
         self,
-        node: npt.NDArray[np.int32],
-        side: npt.NDArray[np.uint8],
-        slot: npt.NDArray[np.int16],
-        flags: npt.NDArray[np.uint8],
-        round: npt.NDArray[np.uint16] | None = None,  # noqa: A002 - see base.TensorTable
+        node: npt.ArrayLike,
+        side: npt.ArrayLike,
+        slot: npt.ArrayLike,
+        flags: npt.ArrayLike,
+        round: npt.ArrayLike = (),  # noqa: A002 - the word for it
     ) -> None:
         """Takes ownership of the columns and makes them read-only; without ``round`` every tensor was written once."""
-        self.node, self.side, self.slot, self.flags = node, side, slot, flags
-        self.repeated = round is not None and bool(round.any())
-        self.round = round if round is not None else np.zeros(len(node), np.uint16)
-        self.order: npt.NDArray[np.int32] = np.arange(len(node), dtype=np.int32)
-        for column in (node, side, slot, flags, self.order, self.round):
+        self.node: Int32 = np.asarray(node, np.int32)
+        """Row in the rank's NodeTable."""
+        self.side: UInt8 = np.asarray(side, np.uint8)
+        """``model.Side`` of the node."""
+        self.slot: Int16 = np.asarray(slot, np.int16)
+        """Number of the input or output of the node."""
+        self.flags: UInt8 = np.asarray(flags, np.uint8)
+        """``TensorFlag`` bits."""
+        rounds: UInt16 = np.asarray(round, np.uint16)
+        self.repeated = bool(rounds.any())
+        self.round = rounds if self.repeated else np.zeros(len(self.node), np.uint16)
+        """Which run of its graph within the step wrote the tensor, from 1 in the order of time; 0 where the tensor was
+        written once. Later rounds come later in the table.
+        """
+        self.order: Int32 = np.arange(len(self.node), dtype=np.int32)
+        """Position within the step. Runs of graphs by their beginning; in a run by the execution order of the nodes,
+        ties and gaps by timestamp, inputs of a node before its outputs; then the parameters of the run; constants last.
+        """
+        for column in (self.node, self.side, self.slot, self.flags, self.order, self.round):
             column.flags.writeable = False
 
     @cached_property
-    def lookup(self) -> tuple[Int64, npt.NDArray[np.int32]]:
+    def lookup(self) -> tuple[Int64, Int32]:
         """Keys of the rows, ascending, and the rows in that order; rounds of one tensor from old to new."""
         keys = tensor_keys(self.node, self.side, self.slot)
         rows = np.argsort(keys, kind="stable").astype(np.int32)
         return keys[rows], rows
 
 
-class SortedTensorTable:
-    """Columns of ``TensorTable`` with lookups over a sorted key column. Subclasses add ``spec`` and ``recorded``."""
+class TensorTable(ABC):
+    """The tensors of one (rank, step) as columns, sorted by ``order``. Immutable.
+
+    Rows are unique by (node, side, slot, round). A lookup that names no round means the newest one.
+    """
 
     tells_overflow = False
+    """Whether overflows on the device were recorded: ``TensorFlag.OVERFLOWED`` marks their tensors."""
     inputs_unknown: frozenset[int] = frozenset()
+    """Rows of nodes whose inputs in this step may be other tensors than the graph says."""
     operands: Mapping[tuple[int, int], OperandState] = MappingProxyType({})
+    """By (node, input slot) the state of a value when the node read it, as the training recorded it."""
     by_design: Mapping[tuple[int, int], frozenset[str]] = MappingProxyType({})
+    """By (node, output slot) the operators that make an Inf finite in the training; empty for an unintended Inf."""
     unfinished = False
+    """Whether the step has not ended: parameters still hold the values that its nodes read."""
     hashes_are_sums = False
+    """Whether ``hashed`` is a sum or an exclusive or, which other values, or another order, may share."""
     memo: dict[object, Any] | None = None
     """Cache shared with tables of other ranks that record the same: see ``made_once``."""
-
-    def own_sizes(self, sizes: Int64) -> Int64:
-        return sizes
-
-    def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable
-        return 0
-
-    def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
-        return ()
-
-    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - see base.TensorTable
-        return None
-
-    def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
-        return None
+    _kept: tuple[int, RecordedColumns | None] | None = None
+    """The rows that were asked for last, and the first of them."""
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
+        """``timestamp``: microseconds since the epoch, 0 when unknown."""
         self.tensor_places = places
         self.node, self.side, self.slot = places.node, places.side, places.slot
         self.flags, self.order, self.round = places.flags, places.order, places.round
@@ -672,7 +599,70 @@ class SortedTensorTable:
     def __len__(self) -> int:
         return len(self.node)
 
-    def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - see base.TensorTable
+    @abstractmethod
+    def spec(self, index: int) -> ReadSpec:
+        """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
+
+    def specs(self, indices: Integers) -> ReadSpecs:
+        """``spec`` of several rows, as columns."""
+        return ReadSpecs.of(map(self.spec, indices.tolist()))
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify the files of the rows, in order; empty when results are not worth caching.
+
+        Equal digests mean the same files in the same rows; their contents may have changed (``file_states``).
+        """
+        return b""
+
+    def file_states(self, indices: Integers) -> States:
+        """Sizes and ``opener.state_of`` of the files of several rows, looked at now; -1 and 0 without a file."""
+        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
+        at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
+        sizes[at], times[at] = file_states(self.specs(indices[at]).paths)
+        return sizes, times
+
+    def own_sizes(self, sizes: Int64) -> Int64:
+        """Approximate bytes of the tensors of all rows, by the sizes of their files: one may hold several tensors."""
+        return sizes
+
+    def recorded(self, index: int) -> TensorStats | None:
+        """Statistics that the dump or the training recorded, else None; a count that was not recorded is 0 or None.
+
+        By default a row of ``recorded_columns``, which is asked for some rows at once.
+        """
+        start = index - index % _TOGETHER
+        kept = self._kept
+        if kept is None or kept[0] != start:
+            rows = np.arange(start, min(start + _TOGETHER, len(self)))
+            kept = self._kept = start, self.recorded_columns(rows)
+        return None if kept[1] is None else kept[1].stats(index - start)
+
+    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
+        """``recorded`` and ``recorded_meta`` of several rows; None where the rows must be asked one by one."""
+        return None
+
+    def doubtful_mean(self, index: int) -> float | None:
+        """A recorded mean by a version that is known to compute it wrongly; else None."""
+        return None
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
+        return None
+
+    def hashed(self, index: int) -> int:
+        """A number for the recorded digest of a tensor's values: ``ZEROS_DIGEST`` for zeros, 0 without a digest.
+
+        Equal digests have equal numbers, in other runs too, as long as this process lives.
+        """
+        return 0
+
+    def overflows(self, index: int) -> Sequence[OverflowRecord]:
+        """The device's records of the operator run that wrote a row; empty unless the row is ``OVERFLOWED``."""
+        return ()
+
+    def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - the word for it
+        """Index of a tensor, or -1; round 0 is the newest one."""
         if node < 0 or not 0 <= slot < 1 << 16:
             return -1
         keys, rows = self.tensor_places.lookup
@@ -688,6 +678,10 @@ class SortedTensorTable:
     def find_all(
         self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
     ) -> Int64:
+        """Indices of several tensors, given as columns; -1 where there is none.
+
+        Of several rounds the newest one written no later than ``at`` (else the first); without ``at`` the newest one.
+        """
         wanted = tensor_keys(node, side, slot)
         keys, rows = self.tensor_places.lookup
         if not len(keys):
@@ -710,6 +704,7 @@ class SortedTensorTable:
         return found
 
     def of_node(self, node: int, *, every: bool = False) -> Int64:
+        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round unless ``every``."""
         keys, rows = self.tensor_places.lookup
         if node < 0:
             return np.zeros(0, np.int64)

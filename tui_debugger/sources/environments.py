@@ -68,12 +68,6 @@ def environment_in(directory: str, names: Collection[str]) -> Environment | None
 
 def _read(path: str) -> bytes:
     try:
-        descriptor, _ = opener.open_regular(path)
+        return opener.first_bytes(path, _MARKER_BYTES)
     except (OSError, ValueError):
         return b""
-    try:
-        return opener.pread(descriptor, _MARKER_BYTES, 0)
-    except OSError:
-        return b""
-    finally:
-        opener.close(descriptor)

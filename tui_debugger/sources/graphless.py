@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, UInt8
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8
 from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeTable, pointers
@@ -32,18 +31,16 @@ from tui_debugger.model import (
     ReadSpec,
     RunInfo,
     Side,
-    TensorStats,
     UnreadablePart,
     no_progress,
+    sorted_parts,
     turns,
 )
-from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import (
-    CallArguments,
     Capability,
     Changes,
     Names,
-    SortedTensorTable,
+    Source,
     StepEntries,
     TensorPlaces,
     TensorTable,
@@ -56,7 +53,7 @@ from tui_debugger.sources.scope import RunPart, Scope, scope_at
 from tui_debugger.stats.records import ReadSpecs
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.messages import ParsedGraph
+    pass
 
 ROOT: Final = 0
 """The number of the graph of all nodes, whose name is the source's ``graph``."""
@@ -87,7 +84,7 @@ def _distinct(values: Iterable[T]) -> tuple[list[T], Int32]:
     return list(numbers), np.array(found, np.int32)
 
 
-class FilesTable(SortedTensorTable):
+class FilesTable(TensorTable):
     """The tensors of one step, each of them in a file or a member of one. See ``base.TensorTable``."""
 
     def __init__(
@@ -116,7 +113,7 @@ class FilesTable(SortedTensorTable):
         member = self._members[index] if self._members else ""
         return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]), member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
         members = [self._members[index] for index in indices.tolist()] if self._members else ()
@@ -134,7 +131,7 @@ class FilesTable(SortedTensorTable):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         """Each file is asked once."""
         used, of = np.unique(self._file[indices], return_inverse=True)
         sizes, times = file_states(self._files[number] for number in used.tolist())
@@ -146,14 +143,8 @@ class FilesTable(SortedTensorTable):
         own = np.where(self._nbytes >= 0, np.minimum(self._nbytes, sizes), sizes // np.maximum(sharing, 1))
         return np.where(sharing > 1, own, sizes)
 
-    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
-        return None
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
-        return None
-
-
-class StatisticsTable(SortedTensorTable):
+class StatisticsTable(TensorTable):
     """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` asks for."""
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
@@ -310,7 +301,7 @@ def _claimed(listed: ListedStep) -> set[str]:
     return claimed_by(listed.table) | set(listed.claimed)
 
 
-class GraphlessSource(ABC, Generic[U, N]):
+class GraphlessSource(Source, Generic[U, N]):
     """A ``base.Source`` that lists steps when asked; its nodes are the nodes of the steps listed so far.
 
     A layout implements ``_find`` (where the steps are) and ``_read`` (what is in a step).
@@ -318,6 +309,8 @@ class GraphlessSource(ABC, Generic[U, N]):
 
     graph: ClassVar[str]
     """The name of the graph of all nodes."""
+    _new_nodes: Callable[[], N]
+    """Makes the nodes of a rank before any step was listed."""
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
         """Looks for the steps. ``given`` is the path as the user wrote it."""
@@ -327,10 +320,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         self._layout = self._find()
         self._nodes: dict[int, N] = {}
         self._listed: dict[tuple[int, int], ListedStep] = {}
-        nothing = TensorPlaces(
-            np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.uint8)
-        )
-        self._empty = FilesTable(nothing, (), ())
+        self._empty = FilesTable(TensorPlaces((), (), (), ()), (), ())
         self._grew = False
 
     # -- what layouts say ----------------------------------------------------------------------------
@@ -338,10 +328,6 @@ class GraphlessSource(ABC, Generic[U, N]):
     @abstractmethod
     def _find(self) -> DumpLayout[U]:
         """Looks for the steps, by names only."""
-
-    @abstractmethod
-    def _new_nodes(self) -> N:
-        """The nodes of a rank before any step was listed."""
 
     @abstractmethod
     def _read(self, rank: int, step: int, nodes: N, progress: ProgressFn) -> ListedStep:
@@ -352,8 +338,8 @@ class GraphlessSource(ABC, Generic[U, N]):
         """The layout's name for people."""
 
     @abstractmethod
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
+    def _paths(self, unit: U) -> Iterable[str]:
+        """The files and directories of a step that hold nothing of another step."""
 
     def _layout_notices(self) -> Iterable[str]:
         """Notices about the layout and what was listed."""
@@ -432,7 +418,7 @@ class GraphlessSource(ABC, Generic[U, N]):
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
             listed = [part for each in self._listed.values() for part in each.parts]
-            return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+            return sorted_parts((*self._layout.parts, *listed))
 
     @property
     def listed(self) -> int:
@@ -447,6 +433,12 @@ class GraphlessSource(ABC, Generic[U, N]):
                     places[rank, step].append(path)
         for at, each in listed.items():
             yield StepEntries(*at, places[at], partial(_claimed, each))
+
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
+        for rank, steps in self._layout.units.items():
+            for step, unit in steps.items():
+                yield from ((rank, step, path) for path in self._paths(unit))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """The nodes of all listed steps; lists steps of the scope until one has nodes."""
@@ -466,28 +458,10 @@ class GraphlessSource(ABC, Generic[U, N]):
                 self.nodes(rank, progress)  # rows begin with the nodes of the first step
             return self._step(rank, step, progress).table
 
-    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
-        return ()
-
-    def arguments(
-        self,
-        rank: int,  # noqa: ARG002 - see base.Source
-        step: int,  # noqa: ARG002 - as above
-        row: int,  # noqa: ARG002 - as above
-        round: int = 0,  # noqa: A002, ARG002 - as above
-    ) -> CallArguments | None:
-        return None
-
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         with self._lock:
             table = self.tensors(rank, step)
             return table.rows_as_text(self.nodes(rank)) if isinstance(table, StatisticsTable) and len(table) else None
-
-    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
-        return NO_NOTES
-
-    def written_by(self, spec: ReadSpec) -> None:
-        """Names do not tell."""
 
     def refresh(self) -> Changes:
         with self._lock:
@@ -519,8 +493,8 @@ class GraphlessSource(ABC, Generic[U, N]):
         found = (str(self._root), *self._layout.directories[-_WATCHED:], *list(self._newest())[-_WATCHED:])
         return [Path(path) for path in dict.fromkeys(found)]
 
-    def close(self) -> None:
-        """Nothing is open between calls."""
+    def _part(self, path: str, why: str, rank: int | None = None, step: int | None = None) -> UnreadablePart:
+        return UnreadablePart(os.path.relpath(path, self._root), why, rank, step)
 
     def _nodes_of(self, rank: int) -> N:
         if rank not in self._nodes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
+from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import AccountingSource, Source, StepEntries, claimed_by
 from tui_debugger.sources.directories import is_directory
@@ -274,11 +274,11 @@ class _InventoryWalk:
             if any(is_inside(real, closed) for closed in self._not_entered) and real not in self._left_path:
                 self._left_path.add(real)
                 self._walk(link, of, (), {})
-        parts = sorted((*self._missed, *self._held()), key=lambda part: (part.where, part.why))
+        parts = sorted_parts((*self._missed, *self._held()))
         environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
         ignored = tuple(os.path.relpath(path, self._root) for path in opener.hidden_entries())
         kinds, unknown = dict(sorted(self._kinds.items())), tuple(sorted(self._unknown))
-        return Inventory(tuple(dict.fromkeys(parts)), kinds, unknown, environments, ignored)
+        return Inventory(parts, kinds, unknown, environments, ignored)
 
     def _held(self) -> Iterator[UnreadablePart]:
         """Yields files with tensors that are claimed under no name; many files of one directory as one part."""
@@ -443,18 +443,12 @@ def _first_bytes_beside(path: str, missing: list[str], other: str) -> bytes | No
     directory, _, name = path.rpartition("/")
     beside = f"{directory}/{other.replace('*', name.rpartition('.')[0])}"
     try:
-        descriptor, _ = opener.open_regular(beside)
+        return opener.first_bytes(beside, LOOKED_AT)
     except FileNotFoundError:
         missing.append(beside)
-        return None
     except (OSError, ValueError):
-        return None
-    try:
-        return opener.pread(descriptor, LOOKED_AT, 0)
-    except (OSError, ValueError):
-        return None
-    finally:
-        opener.close(descriptor)
+        pass
+    return None
 
 
 def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.notes import RunNotes
 from tui_debugger.sources.base import (
     CallArguments,
@@ -141,13 +141,12 @@ class JoinedSource:
         return self._of(rank).previous_run(rank, root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        found = [
+        return sorted_parts(
             replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
             for path, source in zip(self._paths, self.sources, strict=True)
             for part in source.unreadable()
             if source.scope.covers(part)
-        ]
-        return tuple(sorted(found, key=lambda part: (part.where, part.why)))
+        )
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
         source = self._of(rank)

@@ -107,6 +107,8 @@ class Shows:
     """How to make the recorder write more inputs and outputs of nodes."""
 
 
+SHOWS_NOTHING: Final = Shows(Has.NO, Has.NO, Has.NO, Order.NAMES, Edges.NONE, Has.NO, Has.NO)
+"""A layout replaces what it has."""
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
 EDGES_INFERRED: Final = (
     "edges inferred: from nesting and from equal tensors; an origin is as sure as the edges that lead to it"

@@ -18,6 +18,7 @@ from tui_debugger import opener
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
+from tui_debugger.sources.directories import MOST_ENTRIES
 from tui_debugger.sources.registry import Recogniser, dump_around, layout_of, open_source
 from tui_debugger.text.numbers import plural
 
@@ -25,8 +26,6 @@ MOST_DIRECTORIES: Final = 10_000
 """Number of directories that are looked at."""
 DEPTH: Final = 6
 """Number of levels of directories that are looked at."""
-MOST_ENTRIES: Final = 20_000
-"""Number of entries of one directory that are looked at."""
 _SKIPPED: Final = frozenset({"node_modules", "site-packages"})
 """Directories of thousands of others, none of them a dump. Hidden ones and ``__pycache__`` are left out as well."""
 

@@ -10,10 +10,9 @@ because they were recorded before the modules in it.
 
 from __future__ import annotations
 
-import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -223,23 +222,16 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
     def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:
         """Lists the tensors of a step."""
 
-    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """The files of a step that hold nothing of another step."""
-        return files
+    def _paths(self, unit: tuple[str, ...]) -> Iterable[str]:
+        return unit
 
     def _name(self) -> str:
         return self.layout
 
-    def _new_nodes(self) -> _TorchDumpNodes:
-        return _TorchDumpNodes()
+    _new_nodes = _TorchDumpNodes
 
     def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
-
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            for step, files in steps.items():
-                yield from ((rank, step, path) for path in self._own(files))
 
     def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
         parameters = sorted(self._layout.parameters.get(rank, ()))
@@ -249,21 +241,27 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         files = self._layout.units[rank][step]
         listing = self._list(rank, step, files, progress)
         if not listing.tensors and not listing.parts:
-            where = os.path.relpath((files or (str(self._root),))[0], self._root)
-            listing.parts.append(UnreadablePart(where, f"no tensor in step {step}", rank, step))
+            where = (files or (str(self._root),))[0]
+            listing.parts.append(self._part(where, f"no tensor in step {step}", rank, step))
         number, during = _rounds(listing.tensors)
         listed = np.flatnonzero(number <= MOST_ROUNDS)
         if len(listed) < len(listing.tensors):
             left = len(listing.tensors) - len(listed)
             why = f"{left:,} tensors that were recorded more than {MOST_ROUNDS:,} times in one step"
-            listing.parts.append(UnreadablePart(".", why, rank, step))
+            listing.parts.append(self._part(str(self._root), why, rank, step))
         tensors = [listing.tensors[at] for at in listed.tolist()]
         rows = nodes.add(tensors, listing.placements)
         by = _in_order(tensors, nodes.table.order[rows], number[listed], during[listed])
         ordered = [tensors[at] for at in by.tolist()]
         specs = {member: ReadSpec("", "pt", member=member) for member in {each.member for each in ordered}}
         table = FilesTable(
-            _places(rows[by], ordered, number[listed][by]),
+            TensorPlaces(
+                rows[by],
+                [each.side for each in ordered],
+                [each.slot for each in ordered],
+                np.zeros(len(by)),
+                number[listed][by],
+            ),
             [each.file for each in ordered],
             [specs[each.member] for each in ordered],
         )
@@ -287,10 +285,3 @@ def _in_order(tensors: Sequence[TorchDumpTensor], order: Int32, number: Int64, d
     slot = np.array([each.slot for each in tensors])
     by: Int64 = np.lexsort((slot, side, order, block))
     return by
-
-
-def _places(rows: Int32, tensors: Sequence[TorchDumpTensor], number: Int64) -> TensorPlaces:
-    side = np.array([int(each.side) for each in tensors], np.uint8)
-    slot = np.array([each.slot for each in tensors], np.int16)
-    rounds = number.astype(np.uint16)
-    return TensorPlaces(rows, side, slot, np.zeros(len(tensors), np.uint8), rounds if rounds.any() else None)

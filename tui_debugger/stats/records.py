@@ -274,6 +274,10 @@ class RecordedColumns(NamedTuple):
     metas: tuple[TensorMeta, ...]
     right: Mask
 
+    def stats(self, row: int) -> TensorStats | None:
+        found = dict(zip(_NAMES, self.rows[row].item(), strict=True))
+        return None if found["state"] == RecordState.UNKNOWN else _stats(found)
+
     def only_right(self) -> RecordedColumns:
         if self.right.all():
             return self

@@ -15,8 +15,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.live.wire import Phase, TrainingStop
-from tui_debugger.session.live_events import LiveEvent, LiveKind
+from tui_debugger.live.wire import Event, Phase, TrainingStop
+from tui_debugger.session.live_events import LiveEvent
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
@@ -266,7 +266,7 @@ MOST_STEPS = 2**31 - 1
 EVENTS = 1000
 """Most events that wait for the screen; the oldest are dropped, which loses no state: the session is asked for states.
 """
-COUNTED = frozenset({LiveKind.RUNNING, LiveKind.FETCHED})
+COUNTED = frozenset({Event.RUNNING, Event.FETCHED})
 """Events that change nothing but the header."""
 REFUSALS = 20
 """Refusals that the waiting page lists."""
@@ -569,7 +569,7 @@ class LiveControl:
         if self._delayed is not None:
             return
         wait = self._last_taken + MIN_INTERVAL - time.monotonic()
-        if wait > 0 and all(event.kind is LiveKind.HITS for event in tuple(self._events)):
+        if wait > 0 and all(event.kind is Event.HITS for event in tuple(self._events)):
             self._delayed = self._screen.set_timer(wait, self._take_events)
         else:
             self._take_events()
@@ -581,24 +581,24 @@ class LiveControl:
         self._last_taken = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         self._say(events)
-        self._arrived |= {event.rank for event in events if event.kind is LiveKind.STOPPED and event.rank is not None}
-        self._new_hits |= any(event.kind is LiveKind.HITS for event in events)
-        if any(event.kind is not LiveKind.REFUSED for event in events):
+        self._arrived |= {event.rank for event in events if event.kind is Event.STOPPED and event.rank is not None}
+        self._new_hits |= any(event.kind is Event.HITS for event in events)
+        if any(event.kind is not Event.REFUSED for event in events):
             self._follow()
         self._tick()
 
     def _say(self, events: Sequence[LiveEvent]) -> None:
         for event in events:
             name = "a training" if event.rank is None else f"rank {event.rank}"
-            if event.kind is LiveKind.REFUSED:
+            if event.kind is Event.REFUSED:
                 self._refused(event.text)
-            elif event.kind is LiveKind.LOST:
+            elif event.kind is Event.LOST:
                 self._screen.say(f"{name} is lost: {ENDED_HINT}", bad=True)
-            elif event.kind is LiveKind.BACK:
+            elif event.kind is Event.BACK:
                 self._screen.say(f"{name} is back")
-            elif event.kind is LiveKind.DONE:
+            elif event.kind is Event.DONE:
                 self._screen.say(f"{name} has finished: {ENDED_HINT}")
-            elif event.kind in {LiveKind.DROPPED, LiveKind.HITS, LiveKind.LISTED} and event.text:
+            elif event.kind in {Event.HITS, Event.LISTED} and event.text:
                 self._screen.say(event.text)
 
     def _tick(self) -> None:

@@ -22,11 +22,13 @@ from tui_debugger.diagnose.explain.rules import (
 from tui_debugger.model import ErrorBits, Side, TensorKey, Verdict, WatchResult
 from tui_debugger.watch.condition_table import CONDITIONS
 
-RESULT = WatchResult(1, "tensor_too_large", Verdict.FINDING)
+
+def evidence(node: str, condition: str = "tensor_too_large") -> Evidence:
+    return Evidence(training({0: values()}), key(node), result=WatchResult(1, condition, Verdict.FINDING))
 
 
-def evidence(node: str) -> Evidence:
-    return Evidence(training({0: values()}), TensorKey(0, "kernel_graph_0", node, Side.OUTPUT, 0, 0))
+def key(node: str) -> TensorKey:
+    return TensorKey(0, "kernel_graph_0", node, Side.OUTPUT, 0, 0)
 
 
 def cause(title: str, standing: Standing) -> Cause:
@@ -40,7 +42,7 @@ def test_every_condition_has_a_row_for_whatever_tensor_it_hits_and_that_is_its_l
 
 
 def test_a_special_kind_of_tensor_has_a_row_of_its_own() -> None:
-    rules = {node: condition_rule("tensor_all_zero", evidence(node)) for node in (RELU, "w", MATMUL)}
+    rules = {node: condition_rule(evidence(node, "tensor_all_zero")) for node in (RELU, "w", MATMUL)}
     assert len(set(map(id, rules.values()))) == 3
     assert rules[MATMUL].fits is any_tensor
 
@@ -56,27 +58,27 @@ def test_a_type_of_operator_stands_in_one_row_only() -> None:
 
 
 def test_a_cause_is_one_function_in_one_row() -> None:
-    def sunspots(of: Evidence, result: WatchResult) -> Iterator[Cause]:
-        yield Cause("sunspots", f"{of.key.node} {result.condition}", Standing.LIKELY)
+    def sunspots(of: Evidence) -> Iterator[Cause]:
+        yield Cause("sunspots", f"{of.key.node} {of.result.condition}", Standing.LIKELY)
 
-    rule = condition_rule("tensor_too_large", evidence(MATMUL))
+    rule = condition_rule(evidence(MATMUL))
     more = dataclasses.replace(rule, causes=(*rule.causes, sunspots))
-    titles = [each.title for each in more.weigh(evidence(MATMUL), RESULT) if each.standing is Standing.LIKELY]
+    titles = [each.title for each in more.weigh(evidence(MATMUL)) if each.standing is Standing.LIKELY]
     assert "sunspots" in titles
-    assert set(titles) - {"sunspots"} <= {each.title for each in rule.weigh(evidence(MATMUL), RESULT)}
+    assert set(titles) - {"sunspots"} <= {each.title for each in rule.weigh(evidence(MATMUL))}
 
 
 def test_causes_are_said_once_and_likely_ones_first() -> None:
     one = [cause("a", Standing.RULED_OUT), cause("b", Standing.LIKELY)]
     two = [cause("b", Standing.LIKELY), cause("c", Standing.POSSIBLE)]
     rule = ConditionRule(("tensor_too_large",), any_tensor, (lambda *_: one, lambda *_: two), ())
-    assert [each.title for each in rule.weigh(evidence(MATMUL), RESULT)] == ["b", "c", "a"]
+    assert [each.title for each in rule.weigh(evidence(MATMUL))] == ["b", "c", "a"]
 
 
 def test_where_no_function_has_anything_to_say_the_row_still_has() -> None:
     nothing = cause("nothing is known", Standing.UNKNOWN)
     rule = ConditionRule(("tensor_too_large",), any_tensor, (lambda *_: (),), (), otherwise=nothing)
-    assert rule.weigh(evidence(MATMUL), RESULT) == (nothing,)
+    assert rule.weigh(evidence(MATMUL)) == (nothing,)
 
 
 def test_advice_is_fixed_or_depends_on_what_is_likely() -> None:
@@ -90,6 +92,6 @@ def test_advice_is_fixed_or_depends_on_what_is_likely() -> None:
 def test_values_of_zero_that_are_too_large_do_not_fall_below_the_range_of_their_type() -> None:
     steps = {0: values()}
     steps[0][MATMUL] = steps[0][MATMUL] * 0
-    zero = Evidence(training(steps), TensorKey(0, "kernel_graph_0", MATMUL, Side.OUTPUT, 0, 0))
-    titles = [each.title for each in condition_rule("tensor_too_large", zero).weigh(zero, RESULT)]
+    zero = Evidence(training(steps), key(MATMUL), result=WatchResult(1, "tensor_too_large", Verdict.FINDING))
+    titles = [each.title for each in condition_rule(zero).weigh(zero)]
     assert not [title for title in titles if "below the range" in title]

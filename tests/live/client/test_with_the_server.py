@@ -21,7 +21,8 @@ from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingProcess, TrainingStop
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingStop
 from tui_debugger.stats.records import RequiredStats
 
 OVERFLOW = 13
@@ -54,12 +55,12 @@ def expected() -> Expected:
     return Expected(10)
 
 
-def _watch_everything(process: TrainingProcess) -> None:
+def _watch_everything(process: RemoteTraining) -> None:
     names = [name for graph in process.graphs for name in build_table([parse_graph(graph)]).names]
     process.set_watchpoints([RemoteWatchpoint(1, OVERFLOW, (), tuple((name, "", "") for name in names))])
 
 
-def _fetched(process: TrainingProcess, *tensors: RemoteTensor) -> list[np.ndarray[Any, Any]]:
+def _fetched(process: RemoteTraining, *tensors: RemoteTensor) -> list[np.ndarray[Any, Any]]:
     sink = Arrays()
     assert all(process.values(tensors, sink))
     return [sink.arrays[number] for number in range(len(tensors))]

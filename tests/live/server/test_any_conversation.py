@@ -15,6 +15,7 @@ from tui_debugger.live.server.conversation import (
     Exit,
     Recheck,
     RunNode,
+    RunPlan,
     RunStep,
     TensorRequest,
     TrainingConversation,
@@ -145,7 +146,7 @@ class Talk(RuleBasedStateMachine):
     def runs(self, steps: int | None, stop_on_hit: bool) -> None:
         stopped = self.it.phase is Phase.STOPPED
         try:
-            self.it.run(steps, stop_on_hit=stop_on_hit)
+            self.it.run(RunPlan(steps, stop_on_hit=stop_on_hit))
         except NotStoppedError:
             assert self.it.phase is not Phase.RUNNING or not stopped
         else:

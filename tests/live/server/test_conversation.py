@@ -14,6 +14,7 @@ from tui_debugger.live.server.conversation import (
     QuestionState,
     Recheck,
     RunNode,
+    RunPlan,
     RunStep,
     TensorRequest,
     TrainingConversation,
@@ -70,7 +71,7 @@ def test_steps_are_counted_from_the_commands_that_were_given(
 ) -> None:
     client.enter()
     for step in range(3):
-        assert conversation.run(1) == [Event.RUNNING]
+        assert conversation.run(RunPlan()) == [Event.RUNNING]
         assert client.told() == RunStep()
         assert client.enter() == [Event.STOPPED]
         assert conversation.stop == TrainingStop(step + 2, step)
@@ -84,7 +85,7 @@ def test_entering_again_without_having_run_is_no_stop(conversation: TrainingConv
 
 def test_several_steps_are_gone_on_to_without_asking(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
-    conversation.run(3)
+    conversation.run(RunPlan(3))
     assert client.told() == RunStep()
     assert client.step() == RunStep()
     assert client.step() == RunStep()
@@ -95,7 +96,7 @@ def test_several_steps_are_gone_on_to_without_asking(conversation: TrainingConve
 @pytest.mark.parametrize("steps", [5, None])
 def test_hits_end_a_run(conversation: TrainingConversation, client: Client, steps: int | None) -> None:
     client.enter()
-    conversation.run(steps)
+    conversation.run(RunPlan(steps))
     assert client.told() == RunStep()
     assert client.step() == RunStep()
     assert conversation.report_hits()
@@ -105,7 +106,7 @@ def test_hits_end_a_run(conversation: TrainingConversation, client: Client, step
 
 def test_a_run_that_only_logs_goes_on_after_hits(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
-    conversation.run(None, stop_on_hit=False)
+    conversation.run(RunPlan(None, stop_on_hit=False))
     assert client.told() == RunStep(together=True)
     conversation.report_hits()
     assert client.enter() == [Event.HITS]
@@ -117,21 +118,21 @@ def test_hits_inside_a_step_come_one_by_one_only_where_somebody_stops_at_them(
     conversation: TrainingConversation, client: Client
 ) -> None:
     client.enter()
-    conversation.run(None, stop_at_nodes=False)
+    conversation.run(RunPlan(None, stop_at_nodes=False))
     assert client.told() == RunStep(together=True)
     conversation.report_hits()
     assert client.enter() == [Event.STOPPED], "the first ones and those at the end of the step stop it all the same"
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     assert client.told() == RunStep()
 
 
 def test_pause_ends_a_run_at_the_end_of_its_step(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     assert client.told() == RunStep()
     conversation.pause()
     assert client.enter() == [Event.STOPPED]
-    conversation.run(2)
+    conversation.run(RunPlan(2))
     assert client.told() == RunStep()
     assert client.step() == RunStep(), "a pause is over with the stop that it made"
 
@@ -142,13 +143,13 @@ def test_differences_of_the_list_go_before_the_next_run_one_at_a_time(
     client.enter()
     conversation.watch([watchpoint(1), watchpoint(2)])
     assert client.told() is None, "nothing is sent while it waits for people"
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == Watch(watchpoint(1))
     assert client.step() == Watch(watchpoint(2))
     assert client.step() == RunStep()
     client.enter()
     conversation.watch([watchpoint(2, 9.0), watchpoint(3)])
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert [client.told(), client.step(), client.step(), client.step()] == [
         Unwatch(1),
         Watch(watchpoint(2, 9.0)),
@@ -163,7 +164,7 @@ class TestAListThatComesWhileItRuns:
     @pytest.fixture
     def runs(self, conversation: TrainingConversation, client: Client) -> Client:
         client.enter()
-        conversation.run(None)
+        conversation.run(RunPlan(None))
         assert told(conversation, client) == (RunStep(), [])
         return client
 
@@ -187,7 +188,7 @@ class TestAListThatComesWhileItRuns:
         conversation.pause()
         assert runs.enter() == [Event.STOPPED]
         number = conversation.watch([watchpoint(1), watchpoint(2)])
-        conversation.run(1)
+        conversation.run(RunPlan())
         assert told(conversation, runs) == (Watch(watchpoint(1)), [])
         runs.enter()
         assert told(conversation, runs) == (Watch(watchpoint(2)), [])
@@ -207,7 +208,7 @@ def test_the_name_for_everything_is_never_sent(conversation: TrainingConversatio
     everything = RemoteWatchpoint(1, 13, (), (("*", "", ""),))
     mixed = RemoteWatchpoint(2, 13, (), (("*", "", ""), ("a/b", "Add", "graph")))
     conversation.watch([everything, mixed])
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == Watch(RemoteWatchpoint(2, 13, (), (("a/b", "Add", "graph"),)))
     assert client.step() == RunStep()
 
@@ -217,7 +218,7 @@ def test_a_question_is_answered_before_the_run_that_was_asked_for_after_it(
 ) -> None:
     client.enter()
     question = conversation.ask(VIEW)
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == VIEW
     assert question.state is QuestionState.SENT
     assert client.step() == RunStep()
@@ -246,7 +247,7 @@ def test_hits_that_nothing_was_run_for_are_not_taken(conversation: TrainingConve
 
 def test_terminating_ends_at_once_or_at_the_next_stop(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     client.told()
     conversation.terminate()
     client.enter()
@@ -261,7 +262,7 @@ def test_a_released_training_runs_without_watchpoints_and_without_a_word(
 ) -> None:
     client.enter()
     conversation.watch([watchpoint(1)])
-    conversation.run(1)
+    conversation.run(RunPlan())
     client.told()
     client.step()
     client.enter()
@@ -286,7 +287,7 @@ def test_running_to_a_node_goes_on_until_that_node_or_the_end_of_the_step(
     assert client.told() == RunNode()
     assert client.enter() == [Event.STOPPED]
     assert conversation.stop == TrainingStop(4, 0), "the end of the step that the node is in"
-    conversation.run(1)
+    conversation.run(RunPlan())
     client.told()
     client.enter()
     assert conversation.stop == TrainingStop(5, 1)
@@ -302,7 +303,7 @@ def test_a_client_without_node_stops_cannot_run_to_a_node() -> None:
 def test_a_client_that_counts_is_believed(conversation: TrainingConversation, client: Client) -> None:
     client.enter(TrainingReport(41))
     assert conversation.stop == TrainingStop(1, 41)
-    conversation.run(1)
+    conversation.run(RunPlan())
     client.told()
     client.enter(TrainingReport(57))
     assert conversation.stop == TrainingStop(2, 57)
@@ -312,7 +313,7 @@ def test_a_run_that_never_arrived_is_given_again_to_a_client_that_counts(
     conversation: TrainingConversation, client: Client
 ) -> None:
     client.enter(TrainingReport(START))
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == RunStep()
     assert client.enter(TrainingReport(START)) == []
     assert client.told() == RunStep()
@@ -329,7 +330,7 @@ def test_a_broken_wait_loses_the_training_and_the_next_one_brings_it_back(
     with pytest.raises(LostError):
         conversation.ask(VIEW)
     with pytest.raises(NotStoppedError):
-        conversation.run(1)
+        conversation.run(RunPlan())
     assert conversation.heard(1.0) == [], "heartbeats alone do not bring back what cannot be told anything"
     assert client.enter() == [Event.BACK]
     assert conversation.phase is Phase.STOPPED
@@ -342,7 +343,7 @@ def test_silence_loses_a_running_training_and_any_sign_of_life_brings_it_back(
     conversation.heartbeat.beat(30, 0.0)
     client.enter()
     assert conversation.tick(1e6) == [], "its call waits: gRPC itself finds out when the machine is gone"
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     client.told()
     assert conversation.tick(1e6 + 91.0) == []
     assert conversation.tick(1e6 + 92.0) == [Event.LOST]
@@ -353,7 +354,7 @@ def test_silence_loses_a_running_training_and_any_sign_of_life_brings_it_back(
 
 def test_a_client_without_heartbeats_is_never_missed(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     client.told()
     assert conversation.tick(1e9) == []
 
@@ -362,7 +363,7 @@ def test_one_that_does_not_answer_and_says_nothing_is_lost(conversation: Trainin
     client.enter()
     question = conversation.ask(Recheck())
     assert client.told() == Recheck()
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert conversation.tick(119.0) == []
     conversation.heard(119.0)
     assert conversation.tick(200.0) == [], "a heartbeat: it is still at work"
@@ -375,7 +376,7 @@ def test_one_that_does_not_answer_and_says_nothing_is_lost(conversation: Trainin
 def test_periods_that_make_no_sense_are_not_taken(conversation: TrainingConversation, period: int) -> None:
     client = Client(conversation)
     client.enter()
-    conversation.run(1)
+    conversation.run(RunPlan())
     client.told()
     conversation.heartbeat.beat(period, 0.0)
     assert conversation.tick(1e9) == []
@@ -384,21 +385,21 @@ def test_periods_that_make_no_sense_are_not_taken(conversation: TrainingConversa
 def test_a_new_handshake_sends_the_whole_list_again(conversation: TrainingConversation, client: Client) -> None:
     client.enter()
     conversation.watch([watchpoint(1)])
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == Watch(watchpoint(1))
     assert client.step() == RunStep()
     conversation.introduce_again(0.0, features=0)
     assert conversation.phase is Phase.RECEIVING
     assert client.enter() == [Event.STOPPED]
     assert conversation.stop == TrainingStop(2, START), "stops only grow, steps begin again"
-    conversation.run(1)
+    conversation.run(RunPlan())
     assert client.told() == Watch(watchpoint(1))
 
 
 def test_a_run_outlives_a_change_of_the_graph(conversation: TrainingConversation, client: Client) -> None:
     client.enter(TrainingReport(START))
     conversation.watch([watchpoint(1)])
-    conversation.run(3)
+    conversation.run(RunPlan(3))
     assert client.told() == Watch(watchpoint(1))
     assert client.step(TrainingReport(START)) == RunStep()
     assert conversation.introduce_again(0.0, resumes=True) == []
@@ -414,14 +415,14 @@ def test_a_run_may_be_interrupted_by_a_change_of_the_graph(
 ) -> None:
     """Whoever drives has the step judged with its new nodes, and lets it go on as it was told."""
     client.enter(TrainingReport(START))
-    conversation.run(left, stop_on_new_nodes=True)
+    conversation.run(RunPlan(left, stop_on_new_nodes=True))
     assert client.told() == RunStep()
     assert conversation.introduce_again(0.0, resumes=True) == []
     assert client.enter(TrainingReport(0)) == [Event.STOPPED]
     stop = conversation.stop
     assert stop is not None
     assert (stop.step, stop.grown, stop.passing, stop.alone) == (0, True, passing, False)
-    conversation.run(2, stop_on_new_nodes=True)
+    conversation.run(RunPlan(2, stop_on_new_nodes=True))
     assert client.told() == RunStep()
     assert client.step(TrainingReport(1)) == RunStep()
     assert client.enter(TrainingReport(2)) == [Event.STOPPED]
@@ -437,7 +438,7 @@ class TestOneMoreNetwork:
         """Watches, and has run the first step of its first network."""
         client.enter(TrainingReport(root=0))
         conversation.watch([watchpoint(1)])
-        conversation.run(1, stop_on_new_nodes=True)
+        conversation.run(RunPlan(1, stop_on_new_nodes=True))
         assert client.told() == Watch(watchpoint(1))
         assert client.step(TrainingReport(root=0)) == RunStep()
         assert client.enter(TrainingReport(root=0)) == [Event.STOPPED]
@@ -447,14 +448,14 @@ class TestOneMoreNetwork:
     def test_interrupts_a_run_that_then_goes_on_as_it_was_told(
         self, conversation: TrainingConversation, trains: Client, left: int | None
     ) -> None:
-        conversation.run(left, stop_on_new_nodes=True)
+        conversation.run(RunPlan(left, stop_on_new_nodes=True))
         assert trains.told() == RunStep()
         assert conversation.open_graph(0.0) == []
         assert trains.enter(TrainingReport(root=1)) == [Event.STOPPED]
         stop = conversation.stop
         assert stop is not None
         assert (stop.count, stop.step, stop.root, stop.opens, stop.passing, stop.alone) == (3, 0, 1, True, True, False)
-        conversation.run(left, stop_on_new_nodes=True)
+        conversation.run(RunPlan(left, stop_on_new_nodes=True))
         assert trains.told() == RunStep(), "it has forgotten no watchpoint"
         trains.enter(TrainingReport(root=1))
         assert conversation.stop is not None
@@ -462,7 +463,7 @@ class TestOneMoreNetwork:
         assert [conversation.graph_runs.root(step, (0, 1)) for step in (0, 1)] == [0, 1]
 
     def test_holds_a_pause(self, conversation: TrainingConversation, trains: Client) -> None:
-        conversation.run(None, stop_on_new_nodes=True)
+        conversation.run(RunPlan(None, stop_on_new_nodes=True))
         trains.told()
         conversation.pause()
         conversation.open_graph(0.0)
@@ -485,7 +486,7 @@ def test_a_run_does_not_outlive_a_lost_connection_that_was_made_again(
     conversation: TrainingConversation, client: Client
 ) -> None:
     client.enter(TrainingReport(START))
-    conversation.run(None)
+    conversation.run(RunPlan(None))
     client.told()
     conversation.lose()
     assert conversation.introduce_again(0.0, resumes=True) == [Event.BACK]
@@ -500,7 +501,7 @@ def test_another_version_can_only_be_ended_or_let_go() -> None:
     assert conversation.phase is Phase.MISMATCH
     assert client.told() is None
     with pytest.raises(NotStoppedError):
-        conversation.run(1)
+        conversation.run(RunPlan())
     conversation.release()
     assert client.told() == RunStep()
     client.enter()
@@ -517,7 +518,7 @@ class TestRunningAhead:
 
     def test_steps_that_it_did_not_tell_of_count(self, conversation: TrainingConversation, client: Client) -> None:
         client.enter(TrainingReport(START))
-        conversation.run(10)
+        conversation.run(RunPlan(10))
         assert client.told() == RunStep(9)
         assert client.step(TrainingReport(3)) == RunStep(5)
         assert client.enter(TrainingReport(9)) == [Event.STOPPED]
@@ -525,7 +526,7 @@ class TestRunningAhead:
 
     def test_it_stops_where_a_watchpoint_hits(self, conversation: TrainingConversation, client: Client) -> None:
         client.enter(TrainingReport(START))
-        conversation.run(None)
+        conversation.run(RunPlan(None))
         assert client.told() == RunStep(ENDLESS)
         assert conversation.report_hits()
         assert client.enter(TrainingReport(6)) == [Event.STOPPED]
@@ -533,14 +534,14 @@ class TestRunningAhead:
 
     def test_a_pause_ends_it_when_it_asks(self, conversation: TrainingConversation, client: Client) -> None:
         client.enter(TrainingReport(START))
-        conversation.run(None)
+        conversation.run(RunPlan(None))
         client.told()
         conversation.pause()
         assert client.enter(TrainingReport(6)) == [Event.STOPPED]
 
     def test_the_end_says_how_far_it_came(self, conversation: TrainingConversation, client: Client) -> None:
         client.enter(TrainingReport(START))
-        conversation.run(None)
+        conversation.run(RunPlan(None))
         client.told()
         assert conversation.finish(11) == [Event.DONE]
         assert conversation.stop == TrainingStop(1, 11)
@@ -550,7 +551,7 @@ class TestRunningAhead:
         self, conversation: TrainingConversation, client: Client, ended: int, last: TrainingStop
     ) -> None:
         client.enter(TrainingReport(START))
-        conversation.run(None, stop_on_hit=False)
+        conversation.run(RunPlan(None, stop_on_hit=False))
         client.told()
         conversation.report_hits()
         assert client.enter(TrainingReport(6, "node")) == [Event.HITS]
@@ -562,7 +563,7 @@ class TestRunningAhead:
     def test_a_client_that_cannot_is_not_told_to(self) -> None:
         client = Client(TrainingConversation(0.0))
         client.enter()
-        client.conversation.run(None)
+        client.conversation.run(RunPlan(None))
         assert client.told() == RunStep()
 
 

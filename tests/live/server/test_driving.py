@@ -13,7 +13,8 @@ from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint, TrainingProcess, TrainingStop
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint, TrainingStop
 from tui_debugger.model import Progress
 
 OVERFLOW = RemoteWatchpoint(3, 13, (), (("net/Log-op1", "Log", "kernel_graph_0"),))
@@ -51,7 +52,7 @@ def test_one_step_several_steps_and_until_a_hit(server: Server, happened: Happen
 def test_hits_are_logged_while_it_goes_on(server: Server, happened: Happened) -> None:
     seen: list[tuple[int, int]] = []
 
-    def note(training: TrainingProcess | None, event: Event) -> None:
+    def note(training: RemoteTraining | None, event: Event) -> None:
         if event is Event.HITS and training is not None and training.stop is not None:
             seen.append((training.stop.step, len(training.hits)))
 
@@ -257,7 +258,7 @@ def test_events_come_in_order(server: Server, happened: Happened) -> None:
 
 
 def test_a_listener_may_drive(server: Server, happened: Happened) -> None:
-    def go_on(training: TrainingProcess | None, event: Event) -> None:
+    def go_on(training: RemoteTraining | None, event: Event) -> None:
         if event is Event.STOPPED and training is not None:
             training.run(1)
 
@@ -271,7 +272,7 @@ def test_a_listener_may_drive(server: Server, happened: Happened) -> None:
 def test_calls_are_over_without_a_search_for_garbage(server: Server, happened: Happened) -> None:
     """gRPC counts a call as open while anything holds it, and refuses the 17th of a connection."""
 
-    def go_on(training: TrainingProcess | None, event: Event) -> None:
+    def go_on(training: RemoteTraining | None, event: Event) -> None:
         if event is Event.STOPPED and training is not None:
             training.run(1)
 
@@ -287,7 +288,7 @@ def test_calls_are_over_without_a_search_for_garbage(server: Server, happened: H
 def test_a_listener_that_fails_harms_nobody(
     server: Server, happened: Happened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(training: TrainingProcess | None, event: Event) -> None:
+    def fails(training: RemoteTraining | None, event: Event) -> None:
         raise ValueError(training, event)
 
     happened.end()

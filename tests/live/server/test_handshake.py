@@ -138,7 +138,7 @@ def test_a_broken_stream_leaves_no_graph(server: Server, happened: Happened) -> 
 
     with pytest.raises((grpc.RpcError, ValueError)):
         client.stream("SendGraph", chunks())
-    wait_until(lambda: not server._patience.reading)
+    wait_until(lambda: not server._patience._heard)
     assert server.all() == ()
     assert happened.events == []
 

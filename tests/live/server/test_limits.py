@@ -167,7 +167,7 @@ def test_a_stream_that_falls_silent_does_not_hold_its_thread(serving: Callable[.
     def silent() -> Iterator[Any]:
         yield wire.message("Chunk")(buffer=b"x")
         wait_until_it_reads(server)
-        wait_until(lambda: clock.pass_by(31) and not server._patience.reading)
+        wait_until(lambda: clock.pass_by(31) and not server._patience._heard)
 
     assert code_of(lambda: client.stream("SendGraph", silent())) is grpc.StatusCode.CANCELLED
 

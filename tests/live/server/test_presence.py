@@ -31,15 +31,8 @@ from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.serving import gone
-from tui_debugger.live.wire import (
-    Event,
-    Phase,
-    RemoteTensor,
-    RemoteWatchpoint,
-    TrainingProcess,
-    TrainingStop,
-    Unrecorded,
-)
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingStop, Unrecorded
 
 OWN = {"client": "PyTorch 2.13.0", "session": "s1", "pid": 4711, "host": "node7", "rank": 0}
 
@@ -152,12 +145,12 @@ class TestKilled:
 
         def beats() -> Iterator[Any]:
             yield wire.message("Heartbeat")(period=30)
-            yield wire.message("Heartbeat")(period=30)
+            yield wire.message("Heartbeat")(period=31)
             happened.wait(Event.LOST)
 
         line = threading.Thread(target=client.quietly, args=("SendHeartbeat", beats()), daemon=True)
         line.start()
-        wait_until(lambda: any(each.messages == 2 for each in server._patience.reading))
+        wait_until(lambda: training._conversation.heartbeat.period == 31)
         client.close()
         assert happened.training(Event.LOST) is training
 
@@ -394,7 +387,7 @@ def test_heartbeats_get_through_while_many_calls_wait(server: Server, happened: 
     happened.wait(Event.STOPPED, many)
     for client in clients:
         client.beat()
-    trainings: list[TrainingProcess] = list(server.all())
+    trainings: list[RemoteTraining] = list(server.all())
     for training in trainings:
         training.terminate()
     happened.wait(Event.DONE, many)

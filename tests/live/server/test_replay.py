@@ -15,7 +15,8 @@ from tests.live.scripted import ScriptedClient
 from tests.live.server.sinks import Arrays
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingProcess
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint
 
 
 def watchpoint_of(command: Any) -> RemoteWatchpoint:
@@ -29,9 +30,9 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
 
 
 class Driver:
-    """Does through ``TrainingProcess`` what the recorded commands say was done then."""
+    """Does through ``RemoteTraining`` what the recorded commands say was done then."""
 
-    def __init__(self, training: TrainingProcess, happened: Happened) -> None:
+    def __init__(self, training: RemoteTraining, happened: Happened) -> None:
         self.training, self.happened = training, happened
         self.watched: dict[int, RemoteWatchpoint] = {}
         self.stops = 0

@@ -22,17 +22,18 @@ from tui_debugger.errors import CancelledError, LostError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server, ServerLimits
 from tui_debugger.live.server.answers import ValuesAnswer
-from tui_debugger.live.wire import Event, RemoteTensor, TrainingProcess
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event, RemoteTensor
 from tui_debugger.model import Progress, TensorMeta
 
 Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture
-def training(server: Server, happened: Happened) -> Callable[..., TrainingProcess]:
+def training(server: Server, happened: Happened) -> Callable[..., RemoteTraining]:
     """A training that stopped and holds these tensors: ``training({(name, slot, previous): array})``."""
 
-    def made(values: dict[Key, Array], **options: Any) -> TrainingProcess:
+    def made(values: dict[Key, Array], **options: Any) -> RemoteTraining:
         ScriptedTraining(server.address, Script(values=lambda _step: values, **options))
         return happened.training(Event.STOPPED)
 
@@ -73,7 +74,7 @@ def manual(server: Server, happened: Happened) -> Manual:
     return Manual(server, happened)
 
 
-def test_values_come_whole_in_chunks(training: Callable[..., TrainingProcess]) -> None:
+def test_values_come_whole_in_chunks(training: Callable[..., RemoteTraining]) -> None:
     large = np.arange(2_000_003, dtype=np.float32).reshape(-1, 1)
     arrays = Arrays()
     seen: list[Progress] = []
@@ -87,7 +88,7 @@ def test_values_come_whole_in_chunks(training: Callable[..., TrainingProcess]) -
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint64", "float16", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64"]
 )
-def test_every_element_type(training: Callable[..., TrainingProcess], dtype: str) -> None:
+def test_every_element_type(training: Callable[..., RemoteTraining], dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
     array = np.arange(6).astype(kind).reshape(2, 3)
     arrays = Arrays()
@@ -96,7 +97,7 @@ def test_every_element_type(training: Callable[..., TrainingProcess], dtype: str
     np.testing.assert_array_equal(arrays.arrays[0], array)
 
 
-def test_current_previous_missing_and_empty_tensors_in_one_request(training: Callable[..., TrainingProcess]) -> None:
+def test_current_previous_missing_and_empty_tensors_in_one_request(training: Callable[..., RemoteTraining]) -> None:
     now, before = np.ones(3, np.float32), np.zeros(3, np.float32)
     values = {
         ("head.weight", 0, False): now,
@@ -136,7 +137,7 @@ def test_many_tensors_are_asked_for_in_several_commands(serving: Callable[..., S
     assert [len(reply.view_cmd.tensors) for reply in made.replies] == [4, 4, 2, 3, 3, 3, 1]
 
 
-def test_statistics_and_types(training: Callable[..., TrainingProcess]) -> None:
+def test_statistics_and_types(training: Callable[..., RemoteTraining]) -> None:
     array = np.array([[np.nan, np.inf, -np.inf, -2.0, 0.0, 6.0]], np.float32)
     bad = np.full(3, np.nan, np.float32)
     trained = training({("a", 0, False): array, ("b", 0, False): bad})
@@ -231,7 +232,7 @@ def test_what_nobody_asked_for_is_dropped(manual: Manual) -> None:
     assert arrays.log == [("begin", 0), ("write", 0), ("end", 0)]
 
 
-def test_a_receiver_without_room_gets_nothing(training: Callable[..., TrainingProcess]) -> None:
+def test_a_receiver_without_room_gets_nothing(training: Callable[..., RemoteTraining]) -> None:
     class Full(Arrays):
         def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
             return super().begin(number, dtype, shape) and number != 0
@@ -242,7 +243,7 @@ def test_a_receiver_without_room_gets_nothing(training: Callable[..., TrainingPr
     assert sink.log == [("begin", 0), ("begin", 1), ("write", 1), ("end", 1)]
 
 
-def test_what_a_receiver_raises_reaches_who_asked(training: Callable[..., TrainingProcess]) -> None:
+def test_what_a_receiver_raises_reaches_who_asked(training: Callable[..., RemoteTraining]) -> None:
     class Broken(Arrays):
         def write(self, _number: int, _chunk: bytes) -> None:
             raise OSError(28, "No space left on device")
@@ -311,7 +312,7 @@ def test_an_answer_under_the_full_name_is_taken_too(manual: Manual) -> None:
     assert manual.training.values([RemoteTensor("net/head.weight", truncate=True)], Arrays()) == [True]
 
 
-def test_questions_of_several_threads_take_turns(training: Callable[..., TrainingProcess]) -> None:
+def test_questions_of_several_threads_take_turns(training: Callable[..., RemoteTraining]) -> None:
     values = {(f"t{number}", 0, False): np.full(5, number, np.float32) for number in range(8)}
     trained = training(values)
     results: dict[int, Arrays] = {number: Arrays() for number in range(8)}

@@ -20,4 +20,4 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def wait_until_it_reads(server: Server) -> None:
     """Waits until a stream has arrived and is being read: breaking it before that would never be noticed."""
-    wait_until(lambda: bool(server._patience.reading))
+    wait_until(lambda: bool(server._patience._heard))

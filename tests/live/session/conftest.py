@@ -10,8 +10,9 @@ import pytest
 
 from tests.live.session.doubles import ScriptedTraining, ScriptedTrainings
 from tests.patience import PATIENCE
-from tui_debugger.live.wire import Trainings
-from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.live.server import Server
+from tui_debugger.live.wire import Event
+from tui_debugger.session.live import LiveEvent, LiveSession
 
 
 class Told:
@@ -27,14 +28,14 @@ class Told:
             self.events.append(event)
             self._changed.notify_all()
 
-    def wait(self, kind: LiveKind, times: int = 1) -> LiveEvent:
+    def wait(self, kind: Event, times: int = 1) -> LiveEvent:
         """Waits until something was told so many times; the event of the last time."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: self.count(kind) >= times, PATIENCE)
             assert arrived, f"{kind} was not told {times} times: {self.events}"
             return [event for event in self.events if event.kind is kind][times - 1]
 
-    def count(self, kind: LiveKind) -> int:
+    def count(self, kind: Event) -> int:
         """How many times it was told so far."""
         return sum(event.kind is kind for event in self.events)
 
@@ -49,13 +50,13 @@ class Live:
     def arrive(self) -> None:
         """The training comes, and waits before its first step."""
         self.training.arrive()
-        self.told.wait(LiveKind.STOPPED)
+        self.told.wait(Event.STOPPED)
 
     def run(self, steps: int | None = 1) -> int:
         """Runs to the next stop; its step."""
-        before = self.told.count(LiveKind.STOPPED)
+        before = self.told.count(Event.STOPPED)
         self.session.run(steps)
-        step = self.told.wait(LiveKind.STOPPED, before + 1).step
+        step = self.told.wait(Event.STOPPED, before + 1).step
         assert step is not None
         return step
 
@@ -65,7 +66,7 @@ def opened() -> Iterator[Callable[..., LiveSession]]:
     """Opens sessions; they are closed after the test."""
     sessions: list[LiveSession] = []
 
-    def open_(trainings: Trainings, **options: Any) -> LiveSession:
+    def open_(trainings: Server, **options: Any) -> LiveSession:
         sessions.append(LiveSession(trainings, **options))
         return sessions[-1]
 

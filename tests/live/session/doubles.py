@@ -14,10 +14,10 @@ from tui_debugger.errors import UnsupportedError
 from tui_debugger.graph.messages import message_class
 from tui_debugger.live import wire
 from tui_debugger.live.graph_runs import GraphRuns
+from tui_debugger.live.server.training import Listener
 from tui_debugger.live.wire import (
     START,
     Event,
-    Listener,
     Phase,
     ReceivedHit,
     RemoteStats,

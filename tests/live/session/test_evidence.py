@@ -12,7 +12,7 @@ from tests.live.session.doubles import LOSS, RELU, UPDATE, WEIGHT, Array, ones
 from tests.live.session.test_live_session import key, overflow_at
 from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.live import wire
-from tui_debugger.session.live import LiveKind
+from tui_debugger.live.wire import Event
 from tui_debugger.text.hits import hit_text
 
 Make = Callable[..., Live]
@@ -55,7 +55,7 @@ def test_hits_that_came_without_statistics_have_them(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.run(None)
-    event = it.told.wait(LiveKind.STOPPED, 2)
+    event = it.told.wait(Event.STOPPED, 2)
     assert event.result is not None
     (hit,) = event.result.hits
     assert hit.stats is not None
@@ -68,7 +68,7 @@ def test_what_a_hit_once_said_stays_when_it_is_checked_again(live: Make) -> None
     it.arrive()
     it.session.add_recommended()
     it.run(None)
-    event = it.told.wait(LiveKind.STOPPED, 2)
+    event = it.told.wait(Event.STOPPED, 2)
     assert event.result is not None
     (hit,) = event.result.hits
     it.session.watchpoints.add("tensor_too_large", (("max_gt", 1e9),))
@@ -86,7 +86,7 @@ def test_running_through_hits_asks_for_nothing(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.session.run(4, stop_on_hit=False)
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     assert it.session.state(0).step == 3
     assert it.training.asked == []
 
@@ -101,7 +101,7 @@ def test_a_training_that_does_not_answer_holds_nobody_up(live: Make) -> None:
 
     it.training.before_answer = gone
     it.run(None)
-    assert it.told.wait(LiveKind.STOPPED, 2).result is not None
+    assert it.told.wait(Event.STOPPED, 2).result is not None
 
 
 def test_the_weight_that_a_step_read_is_kept_as_it_was_before_it(live: Make) -> None:

@@ -40,7 +40,7 @@ from tui_debugger.model import (
     Verdict,
 )
 from tui_debugger.session import live_events
-from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.session.live import LiveSession
 from tui_debugger.stats.blocks import measure_stats
 
 Make = Callable[..., Live]
@@ -90,7 +90,7 @@ def test_a_training_that_came_has_a_graph_and_stands_before_its_first_step(live:
     assert (state.phase, state.step, state.graph, state.remaining) == (Phase.STOPPED, START, True, 0)
     assert list(it.session.ranks()) == [0]
     assert list(it.session.steps(0)) == [START]
-    assert [event.kind for event in it.told.events] == [LiveKind.CONNECTED, LiveKind.GRAPH, LiveKind.STOPPED]
+    assert [event.kind for event in it.told.events] == [Event.CONNECTED, Event.GRAPH, Event.STOPPED]
     assert len(it.session.recommended()) > 3
 
 
@@ -102,7 +102,7 @@ def test_a_rank_that_nobody_has_is_an_error(live: Make) -> None:
 def test_a_client_that_is_turned_away_is_told_with_the_reason(live: Make) -> None:
     it = live()
     it.trainings.refuse("MindSpore 1.0 speaks other messages")
-    assert it.told.wait(LiveKind.REFUSED).text == "MindSpore 1.0 speaks other messages"
+    assert it.told.wait(Event.REFUSED).text == "MindSpore 1.0 speaks other messages"
 
 
 # -- driving -----------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_it_runs_to_a_node_by_its_name(live: Make) -> None:
     it = live(features=wire.RUNS_TO_NODES)
     it.arrive()
     it.session.run_to_node(0, it.session.nodes(0).find(RELU))
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     stop = it.session.state(0).stop
     assert stop is not None
     assert (stop.step, stop.node) == (0, RELU)
@@ -156,11 +156,11 @@ def test_all_or_one_of_several_trainings(opened: Callable[..., LiveSession]) -> 
     told = Told(session)
     for training in trainings:
         training.arrive()
-    told.wait(LiveKind.STOPPED, 3)
+    told.wait(Event.STOPPED, 3)
     assert session.run(2) == (0, 1, 2)
-    told.wait(LiveKind.STOPPED, 6)
+    told.wait(Event.STOPPED, 6)
     assert session.run(2, [1]) == (1,)
-    told.wait(LiveKind.STOPPED, 7)
+    told.wait(Event.STOPPED, 7)
     assert [session.state(rank).step for rank in (0, 1, 2)] == [1, 3, 1]
     session.pause([2])
     session.terminate([0])
@@ -178,7 +178,7 @@ def test_initial_values_are_judged_before_the_first_step_and_a_finding_keeps_it_
         "weight_initialization", {"zero_percentage_ge": 100}, it.session.recommended()[0].selection
     )
     assert it.session.run(1) == ()
-    assert it.told.wait(LiveKind.HITS).step == START
+    assert it.told.wait(Event.HITS).step == START
     known = it.session.known([(0, START)])
     assert known is not None
     assert [hit.key.node for hit in known.hits] == [WEIGHT]
@@ -286,9 +286,9 @@ def test_hits_of_a_training_that_goes_on_by_itself_are_told_with_their_step(live
     it.arrive()
     it.session.add_recommended()
     it.session.run(None, stop_on_hit=False)
-    event = it.told.wait(LiveKind.DONE)
+    event = it.told.wait(Event.DONE)
     assert event.rank == 0
-    (hits,) = [each for each in it.told.events if each.kind is LiveKind.HITS and each.step == 2]
+    (hits,) = [each for each in it.told.events if each.kind is Event.HITS and each.step == 2]
     known = it.session.known([(0, 2)])
     assert known is not None
     assert (hits.rank, known.hits.findings) == (0, 1)
@@ -306,7 +306,7 @@ def test_steps_that_a_training_ended_without_a_stop_count_when_somebody_sums_up(
     it.arrive()
     it.session.add_recommended()
     it.session.run(None, stop_on_hit=False)
-    it.told.wait(LiveKind.HITS)
+    it.told.wait(Event.HITS)
     for _ in range(2):
         it.session.settle()
         assert it.session.ended() == {0: 4}
@@ -336,7 +336,7 @@ def test_a_step_without_a_word_of_which_something_is_kept_is_checked(live: Make)
     it.session.add_recommended()
     it.session.check([(0, -1)])
     it.session.run(4)
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     pairs, known = it.session.pairs(), it.session.so_far()
     assert pairs == ((0, -1), (0, 2), (0, 3))
     assert known is not None
@@ -353,7 +353,7 @@ def test_what_ran_under_the_list_of_before_is_said(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.session.run(4)
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     it.session.watchpoints.add("tensor_overflow")
     it.session.recheck()
     known = it.session.so_far()
@@ -368,7 +368,7 @@ def test_steps_without_a_hit_are_in_what_is_known_so_far(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.session.run(None)
-    it.told.wait(LiveKind.DONE)
+    it.told.wait(Event.DONE)
     known = it.session.so_far()
     assert known is not None
     assert (known.silent, known.coverage.checked) == (5, 5 * 6)
@@ -435,7 +435,7 @@ def test_reading_fetches_once_and_counts(live: Make) -> None:
     assert asked(it, "values") == [(LOSS, False)]
     assert seen
     assert it.session.state(0).fetched == 24
-    assert it.told.count(LiveKind.FETCHED) == 1
+    assert it.told.count(Event.FETCHED) == 1
 
 
 def test_what_the_training_does_not_have_is_an_error_with_a_hint(live: Make) -> None:
@@ -483,7 +483,7 @@ def test_what_came_while_the_training_went_on_is_not_taken_for_the_step_before(l
     it.training.before_answer = lambda: it.training.stop_at(1)
     with pytest.raises(NotStoppedError):
         it.session.read(key(LOSS, 0))
-    it.told.wait(LiveKind.STOPPED, 3)
+    it.told.wait(Event.STOPPED, 3)
     it.training.before_answer = lambda: None
     assert it.session.read(key(LOSS, 1))[0, 0] == 1
     rows = it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS))
@@ -496,13 +496,13 @@ def test_a_lost_training_says_so_and_what_was_fetched_stays(live: Make) -> None:
     it.run(1)
     it.session.read(key(LOSS, 0))
     it.training.lose()
-    it.told.wait(LiveKind.LOST)
+    it.told.wait(Event.LOST)
     assert it.session.state(0).phase is Phase.LOST
     assert it.session.read(key(LOSS, 0)).shape == (2, 3)
     rows = it.session.measure(it.session.tensor_rows(0, 0, it.session.nodes(0).find(RELU)))
     assert not any(row.has_value for row in rows)
     it.training.back()
-    it.told.wait(LiveKind.BACK)
+    it.told.wait(Event.BACK)
     assert it.session.read(key(RELU, 0)).shape == (2, 3)
 
 
@@ -527,11 +527,11 @@ def test_within_a_step_parameters_are_fetched_again(live: Make) -> None:
     it = live(values=values, features=wire.RUNS_TO_NODES)
     it.arrive()
     it.training.stop_at(0, RELU)
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     assert it.session.read(key(WEIGHT, 0))[0, 0] == it.session.read(key(RELU, 0))[0, 0] == 0
     count = 10
     it.training.stop_at(0, LOSS)
-    it.told.wait(LiveKind.STOPPED, 3)
+    it.told.wait(Event.STOPPED, 3)
     assert it.session.read(key(WEIGHT, 0))[0, 0] == 10
     assert it.session.read(key(RELU, 0))[0, 0] == 0
 
@@ -576,11 +576,11 @@ def test_a_graph_that_comes_again_in_another_form_numbers_the_nodes_anew(live: M
     it.session.refresh()
     before = it.session.nodes(0)
     it.training.emit(Event.GRAPH)
-    it.told.wait(LiveKind.GRAPH, 2)
+    it.told.wait(Event.GRAPH, 2)
     assert it.session.nodes(0) is before
     it.training.graphs = (LARGE,)
     it.training.emit(Event.GRAPH)
-    it.told.wait(LiveKind.GRAPH, 3)
+    it.told.wait(Event.GRAPH, 3)
     assert it.session.refresh().rebuilt == (0,)
     assert it.session.nodes(0).find(MATMUL) == -1
 
@@ -632,11 +632,11 @@ def test_hits_of_several_stops_within_a_step_are_one_list(live: Make) -> None:
     it.session.add_recommended()
     overflow = next(each.id for each in it.session.watchpoints.items() if each.condition == "tensor_overflow")
     it.session.run(1)
-    it.told.wait(LiveKind.STOPPED, 2)
+    it.told.wait(Event.STOPPED, 2)
     for number, node in enumerate((RELU, LOSS)):
         it.training.reports(ReceivedHit(node, 0, overflow, 13, ()))
         it.training.stop_at(1, node)
-        it.told.wait(LiveKind.STOPPED, 3 + number)
+        it.told.wait(Event.STOPPED, 3 + number)
     known = it.session.known([(0, 1)])
     assert known is not None
     assert [hit.key.node for hit in known.hits] == [RELU, LOSS]
@@ -651,7 +651,7 @@ def test_nodes_that_come_later_are_watched_without_being_told_again(live: Make) 
     assert {name for each in it.training.watchpoints for name, _, _ in each.nodes} == {MATMUL, "x"}
     it.training.graphs = (NET,)
     it.training.emit(Event.GRAPH)
-    it.told.wait(LiveKind.GRAPH, 2)
+    it.told.wait(Event.GRAPH, 2)
     assert {name for each in it.training.watchpoints for name, _, _ in each.nodes} == set(ones(0))
     assert it.run(None) == 4
     known = it.session.known([(0, 4)])
@@ -790,11 +790,11 @@ def test_steps_that_ran_while_it_was_lost_are_not_called_clean(live: Make) -> No
     it.run(2)
     it.training.lose()
     it.training.come_back(7)
-    it.told.wait(LiveKind.STOPPED, 3)
+    it.told.wait(Event.STOPPED, 3)
     assert it.session.known([(0, 7)]) is None
     assert lost(it) == ["rank 0: steps that ran while the connection was lost (5, first step 2)"]
     it.session.run(1)
-    it.told.wait(LiveKind.STOPPED, 4)
+    it.told.wait(Event.STOPPED, 4)
     assert it.training.said[-2:] == ["recheck", "run 1"], "the step that it came back with is judged before it goes on"
     assert it.session.known([(0, 7), (0, 8)]) is not None
     assert it.session.ended() == {0: 8}
@@ -805,7 +805,7 @@ def test_a_step_that_ended_before_the_list_came_is_judged_and_what_is_found_hold
     it.training.emit(Event.CONNECTED)
     it.training.emit(Event.GRAPH)
     it.training.come_back(4)
-    it.told.wait(LiveKind.STOPPED)
+    it.told.wait(Event.STOPPED)
     it.session.add_recommended()
     assert it.session.run(1) == ()
     known = it.session.known([(0, 4)])
@@ -820,7 +820,7 @@ def test_a_step_of_which_nothing_is_left_is_not_called_clean(live: Make) -> None
     it.training.emit(Event.CONNECTED)
     it.training.emit(Event.GRAPH)
     it.training.come_back(4)
-    it.told.wait(LiveKind.STOPPED)
+    it.told.wait(Event.STOPPED)
     it.session.add_recommended()
     assert it.session.run(1) == (0,)
     assert lost(it) == ["rank 0: steps of which it kept no values (1, first step 4)"]
@@ -835,10 +835,10 @@ def test_before_the_first_step_there_is_nothing_that_could_not_be_judged(live: M
     it.training.emit(Event.CONNECTED)
     it.training.emit(Event.GRAPH)
     it.training.come_back(START)
-    it.told.wait(LiveKind.STOPPED)
+    it.told.wait(Event.STOPPED)
     it.session.add_recommended()
     it.session.run_to_node(0, it.session.nodes(0).find(RELU))
-    stop = it.told.wait(LiveKind.STOPPED, 2)
+    stop = it.told.wait(Event.STOPPED, 2)
     assert (stop.step, stop.ended) == (0, START)
     assert lost(it) == []
 
@@ -850,7 +850,7 @@ def test_inside_a_step_only_what_ran_was_looked_at(live: Make) -> None:
     looked_at = []
     for node in (MATMUL, RELU):
         it.session.run_to_node(0, it.session.nodes(0).find(node))
-        result = it.told.wait(LiveKind.STOPPED, 2 + len(looked_at)).result
+        result = it.told.wait(Event.STOPPED, 2 + len(looked_at)).result
         assert result is not None
         looked_at.append(result.coverage.checked)
     assert looked_at == [1, 2], "parameters are looked at when the step ends"
@@ -900,7 +900,7 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
         it.training.hits = (ReceivedHit(node, 0, number, 13, ()),)
         it.training.emit(Event.HITS)
     it.training.finish()
-    it.told.wait(LiveKind.DONE)
+    it.told.wait(Event.DONE)
     known = it.session.known([(0, 1)])
     assert known is not None
     assert [hit.key.node for hit in known.hits] == [MATMUL, RELU, LOSS]
@@ -915,7 +915,7 @@ def test_reports_that_come_faster_than_they_are_taken_in_wait_and_are_none_lost(
     it.arrive()
     it.session.add_recommended()
     it.session.run(None, stop_on_hit=False)
-    it.told.wait(LiveKind.DONE)
+    it.told.wait(Event.DONE)
     known = it.session.known([(0, step) for step in range(50)])
     assert known is not None
     assert known.hits.findings == 50

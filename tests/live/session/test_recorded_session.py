@@ -11,9 +11,10 @@ import pytest
 
 from tests.live.session.conftest import Told
 from tui_debugger.demo.live import playing
+from tui_debugger.live.wire import Event
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.session.live import LiveSession
 from tui_debugger.session.session import open_dump
 
 
@@ -23,10 +24,10 @@ def stopped() -> Iterator[LiveSession]:
     with playing(lambda _: None, pace=0) as (session, training):
         told = Told(session)
         training.start()
-        told.wait(LiveKind.STOPPED)
+        told.wait(Event.STOPPED)
         session.watchpoints.add("tensor_overflow", selection=everything())
         session.run(None)
-        told.wait(LiveKind.STOPPED, 2)
+        told.wait(Event.STOPPED, 2)
         yield session
 
 

@@ -15,10 +15,10 @@ from tests.live.session.test_recorded_session import everything
 from tests.patience import PATIENCE
 from tui_debugger.check.types import CheckResult
 from tui_debugger.live.server import serve
-from tui_debugger.live.wire import START
+from tui_debugger.live.wire import START, Event
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Side, TensorKey, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.session.live import LiveSession
 from tui_debugger.session.session import open_dump
 from tui_debugger.sources.registry import open_source
 
@@ -36,18 +36,18 @@ class Playing:
 
     def start(self) -> None:
         self.training.start()
-        self.told.wait(LiveKind.STOPPED)
+        self.told.wait(Event.STOPPED)
 
     def run(self, steps: int | None = 1) -> int | None:
         """Runs to the next stop; its step."""
-        before = self.told.count(LiveKind.STOPPED)
+        before = self.told.count(Event.STOPPED)
         self.session.run(steps)
-        return self.told.wait(LiveKind.STOPPED, before + 1).step
+        return self.told.wait(Event.STOPPED, before + 1).step
 
     def run_through(self) -> CheckResult:
         """Runs to the end of the training, whatever is found; the result."""
         self.session.run(None, stop_on_hit=False)
-        self.told.wait(LiveKind.DONE)
+        self.told.wait(Event.DONE)
         result = self.session.so_far()
         assert result is not None
         return result
@@ -145,7 +145,7 @@ def test_what_was_found_before_the_second_graph_came_stays_found(gan: Playing) -
     assert before is not None
     assert len(outputs_found(before)) > 40
     session.run(2, stop_on_hit=False)
-    gan.told.wait(LiveKind.STOPPED, 3)
+    gan.told.wait(Event.STOPPED, 3)
     assert gan.history[-1] == (2, 1)
     after = session.known([(0, 0)])
     assert after is not None
@@ -205,7 +205,7 @@ def test_a_watchpoint_that_is_made_while_it_runs_counts_from_the_end_of_that_ste
 
     gan.training.before_step = add
     assert gan.run(None) == 3, "where it hits"
-    assert gan.told.wait(LiveKind.LISTED).text == "rank 0: the watchpoints as they are now count from step 2 on"
+    assert gan.told.wait(Event.LISTED).text == "rank 0: the watchpoints as they are now count from step 2 on"
     result = session.so_far()
     assert result is not None
     assert (result.silent, result.coverage.steps) == (1, ((0, 3),)), "steps 0 and 1 had another list"

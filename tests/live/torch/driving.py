@@ -16,16 +16,8 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import wire_params
-from tui_debugger.live.wire import (
-    Event,
-    Phase,
-    ReceivedHit,
-    RemoteStats,
-    RemoteTensor,
-    RemoteWatchpoint,
-    TrainingProcess,
-    TrainingStop,
-)
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Event, Phase, ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, TrainingStop
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.watch.condition_table import CONDITIONS, validate
@@ -62,7 +54,7 @@ class Driven:
         self._before = happened.count(Event.STOPPED)
         given = [f"--{name}={value}" for name, value in options.items()]
         self.process = parent().fork("tests.live.torch.programs", [program, f"--address={address}", *given])
-        self.training: TrainingProcess
+        self.training: RemoteTraining
         self.table: NodeTable
 
     def arrived(self) -> Driven:

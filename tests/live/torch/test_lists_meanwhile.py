@@ -10,8 +10,8 @@ from tests.live.session.conftest import Told
 from tests.live.session.test_recorded_session import everything
 from tests.live.torch.driving import Driven
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import Phase
-from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.live.wire import Event, Phase
+from tui_debugger.session.live import LiveSession
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -24,10 +24,10 @@ def test_a_watchpoint_that_comes_while_it_runs_stops_it_at_the_next_step(
     session = LiveSession(server)
     told = Told(session)
     session.run(None)
-    told.wait(LiveKind.RUNNING)
+    told.wait(Event.RUNNING)
     made = session.watchpoints.add("tensor_too_large", [("max_gt", -1e9)], selection=everything())  # any is
-    listed = told.wait(LiveKind.LISTED)
-    stop = told.wait(LiveKind.STOPPED)
+    listed = told.wait(Event.LISTED)
+    stop = told.wait(Event.STOPPED)
     assert run.training.phase is Phase.STOPPED
     assert listed.text == f"rank 0: the watchpoints as they are now count from step {stop.step} on"
     assert stop.result is not None
@@ -36,5 +36,5 @@ def test_a_watchpoint_that_comes_while_it_runs_stops_it_at_the_next_step(
     assert result is not None
     assert not result.silent, "the steps before were judged by an empty list"
     session.terminate()
-    told.wait(LiveKind.DONE)
+    told.wait(Event.DONE)
     session.close()

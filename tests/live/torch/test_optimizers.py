@@ -18,7 +18,8 @@ import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
 from tests.live.conftest import Happened  # noqa: E402
 from tests.live.torch import programs  # noqa: E402
 from tui_debugger.errors import TdbgError  # noqa: E402
-from tui_debugger.live.wire import Event, TrainingProcess  # noqa: E402
+from tui_debugger.live.server.training import RemoteTraining  # noqa: E402
+from tui_debugger.live.wire import Event  # noqa: E402
 
 RATE = 1e-2
 
@@ -188,7 +189,7 @@ def test_a_step_ends_when_the_wrapper_has_changed_the_weights(server: Any, level
     handle = tdbg.attach(model, wrapper, server.address, level=level)
     seen: list[float] = []
 
-    def look(training: TrainingProcess, event: Event) -> None:
+    def look(training: RemoteTraining, event: Event) -> None:
         if event is Event.STOPPED:
             seen.append(float(model[0].weight.detach().max()))
             training.run(1)

@@ -13,8 +13,9 @@ from tests.live.torch.forks import parent
 from tests.patience import PATIENCE
 from tests.session.opened import opened
 from tui_debugger.live.server import Server, serve
+from tui_debugger.live.wire import Event
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
-from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.session.live import LiveEvent, LiveSession
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -50,9 +51,9 @@ class Watching:
 
     def _heard(self, event: LiveEvent) -> None:
         with self._changed:
-            if event.rank is not None and event.kind is LiveKind.STOPPED:
+            if event.rank is not None and event.kind is Event.STOPPED:
                 self._stops[event.rank] = self._stops.get(event.rank, 0) + 1
-            if event.rank is not None and event.kind in (LiveKind.DONE, LiveKind.LOST):
+            if event.rank is not None and event.kind in (Event.DONE, Event.LOST):
                 self._over.add(event.rank)
             self._changed.notify_all()
 

@@ -8,11 +8,12 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.live.graph import remote_watchpoints
-from tui_debugger.live.wire import RemoteWatchpoint, TrainingProcess
+from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.watch.recommended import recommended
 
 
-def recommended_watchpoints(training: TrainingProcess) -> list[RemoteWatchpoint]:
+def recommended_watchpoints(training: RemoteTraining) -> list[RemoteWatchpoint]:
     """Each on the nodes that it covers."""
     table = build_table([parse_graph(graph) for graph in training.graphs])
     types = [table.op_type(row) for row in range(len(table))]

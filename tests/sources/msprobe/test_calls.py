@@ -14,7 +14,7 @@ import pytest
 
 from tests.sources.msprobe.written import Calls, backward, forward, scalar, tensor, write
 from tui_debugger.graph.categories import is_collective, plain_type
-from tui_debugger.model import Side, TensorMeta
+from tui_debugger.model import AtLeast, Side, TensorMeta, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.msprobe.call_names import operator_type
@@ -450,6 +450,39 @@ def test_many_calls_open_nearly_as_fast_as_their_json_is_parsed(tmp_path: Path) 
     assert opening < 6 * parsing
 
 
+def said_by(record: dict[str, Any]) -> TensorStats:
+    """The rules for one record of ``dump.json``, which the columns are held against; one of the extremes is there."""
+    count = math.prod(record["shape"])
+    largest, smallest, mean, norm = (
+        math.nan if record[name] is None else float(record[name]) for name in ("Max", "Min", "Mean", "Norm")
+    )
+    said = [float(record[name]) for name in ("Max", "Min") if record[name] is not None]
+    finite = not any(map(math.isinf, said))
+    met = (largest, smallest) == (math.inf, -math.inf) or (norm == math.inf and largest > 0 and smallest < 0)
+    hidden = (finite and record["Norm"] == "nan") or (record["Mean"] == "nan" and not met)
+    nan = int(count != 0 and (any(map(math.isnan, said)) or hidden))
+    pos_inf = 0 if largest != math.inf else count if smallest == math.inf else 1
+    neg_inf = 0 if smallest != -math.inf else count if largest == -math.inf else 1
+    bad = nan or pos_inf or neg_inf
+    return TensorStats(
+        count=count,
+        nan=nan,
+        pos_inf=pos_inf,
+        neg_inf=neg_inf,
+        zero=count if largest == smallest == 0 else int(largest == 0 or smallest == 0),
+        negative=count if largest < 0 and not bad else int(-math.inf < smallest < 0),
+        positive=count if smallest > 0 and not bad else int(0 < largest < math.inf),
+        minimum=smallest if math.isfinite(smallest) else None,
+        maximum=largest if math.isfinite(largest) else None,
+        mean=mean if math.isfinite(mean) else None,
+        abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
+        variance=None,
+        sum_squares=norm * norm if math.isfinite(norm) else 0.0,
+        at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
+        | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
+    )
+
+
 def test_rows_together_are_the_rows_one_by_one(tmp_path: Path) -> None:
     values = [None, "nan", "inf", "-inf", 0, -0.0, 3.5, -3.5, 1e200]
     shapes: list[list[int]] = [[2, 3], [1], [0, 4], [], [1 << 31, 1 << 31]]
@@ -475,6 +508,8 @@ def test_rows_together_are_the_rows_one_by_one(tmp_path: Path) -> None:
     for row in rows[right].tolist():
         meta = table.recorded_meta(row)
         assert meta is not None
-        assert kept.get(row) == Record(TensorMeta(*meta, 0), table.recorded(row), previous="none", need=need)
+        at = int(source.nodes(0).names[int(table.node[row])].split(".")[2])
+        stats = said_by(records[at])
+        assert (kept.get(row), table.recorded(row)) == (Record(TensorMeta(*meta, 0), stats, need=need), stats)
     for row in rows[~right].tolist():
         assert table.recorded(row) is None or table.recorded_meta(row) is None or 1 << 31 in table.recorded_meta(row)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import numpy as np
 
 from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.guidance import Cause, Standing
+from tui_debugger.diagnose.explain.guidance import Cause, Standing, weighed
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_ADD_GRADIENT,
@@ -34,6 +35,7 @@ from tui_debugger.model import (
     Side,
     TensorKey,
     TensorStats,
+    Verdict,
     WatchResult,
     no_progress,
 )
@@ -147,20 +149,36 @@ class WeightAndGradient:
     norm: float | None
 
 
+OVERFLOW = WatchResult(0, "tensor_overflow", Verdict.FINDING)
+
+
 class Evidence:
     """Measures the surroundings of one tensor, on first access. One object per question; not thread-safe."""
 
-    def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> None:
-        """Lists the step; UnreadableTensorError where the run has no such node."""
+    def __init__(
+        self,
+        session: DiagnosedRun,
+        key: TensorKey,
+        progress: ProgressFn = no_progress,
+        result: WatchResult = OVERFLOW,
+    ) -> None:
+        """Lists the step; UnreadableTensorError where the run has no such node. ``result`` is to be explained."""
         self.session = session
         self.key = key
         self.progress = progress
+        self.result = result
         self._plain = session.row_of(key)
         self.flow = session.flow(key.rank, progress)
         self.flow.table(key.step)
         self.row = self.flow.nodes.find(key.node, key.graph)
         self.type = self.flow.nodes.op_type(self.row)
         self._designs: dict[int, StepDesigns] = {}
+
+    def asked(self, result: WatchResult) -> Evidence:
+        """The same evidence, to explain another result."""
+        found = copy(self)
+        found.result = result
+        return found
 
     # -- the tensor --------------------------------------------------------------------------------
 
@@ -180,6 +198,10 @@ class Evidence:
     def before(self) -> TensorRow | None:
         earlier = self.session.before(self.key)
         return None if earlier is None else self.at(earlier)
+
+    @property
+    def stats_of_before(self) -> TensorStats | None:
+        return self.before.stats if self.before is not None else None
 
     @property
     def adjacent(self) -> bool:
@@ -223,13 +245,12 @@ class Evidence:
         """Row of the operator that made it, -1 for a parameter and where unknown."""
         if self.parameter >= 0:
             return -1
-        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
-        return row if row >= 0 and not self.flow.is_constant(row) else -1
+        return self.maker if self.maker >= 0 and not self.flow.is_constant(self.maker) else -1
 
     @property
-    def has_producer(self) -> bool:
-        """The graph names the source of this input: an operator, a parameter or a constant."""
-        return self.flow.holder(self.row, self.key.slot).row >= 0
+    def maker(self) -> int:
+        """Row of the operator, parameter or constant that it comes from; -1 where no graph names it."""
+        return self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
 
     @property
     def producer_type(self) -> str:
@@ -280,8 +301,7 @@ class Evidence:
     @cached_property
     def parameter(self) -> int:
         """Row of the parameter whose value this is, -1 for other tensors."""
-        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
-        return row if row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS else -1
+        return self.maker if self.maker >= 0 and self.flow.nodes.category_of(self.maker) in PARAMETERS else -1
 
     @property
     def trained(self) -> bool:
@@ -342,7 +362,7 @@ class Evidence:
         if not between:
             return None
         key = self.flow.nodes.key(self.key.rank, between[-1].step, self.trained_in)
-        return Evidence(self.session, key, self.progress)
+        return Evidence(self.session, key, self.progress, self.result)
 
     @cached_property
     def optimizer(self) -> Optimizer | None:
@@ -384,6 +404,12 @@ class Evidence:
             states=tuple(each for slot in update.states if (each := input_at(slot)) is not None and each.index >= 0),
             normalised=update.normalised or divides(self._names_of(row, [start + each for each in update.states])),
         )
+
+    @property
+    def gradient(self) -> TensorStats | None:
+        """The statistics of the gradient that the optimizer got."""
+        row = self.optimizer.gradient if self.optimizer is not None else None
+        return row.stats if row is not None else None
 
     def _names_of(self, row: int, slots: Sequence[int]) -> Iterator[str]:
         holders = (self.flow.holder(row, slot).row for slot in slots)
@@ -478,29 +504,34 @@ def norm(stats: TensorStats | None) -> float | None:
     return stats.norm if stats is not None else None
 
 
+def size_of(stats: TensorStats | None) -> float | None:
+    """Returns mean |x| of the finite elements; None when there are none, or it is not known."""
+    return stats.abs_mean if stats is not None else None
+
+
 _SIGN = re.compile("[<>≥≤]")
 
 
-def found_words(_: Evidence, result: WatchResult) -> str:
+def found_words(evidence: Evidence) -> str:
     """``mean |x| is 0.73 (watched for: > 0.5), 1.5 times the limit``, for every parameter that hit."""
-    return "; ".join(_one(result.condition, param) for param in hit_params(result))
+    return "; ".join(_one(evidence.result.condition, param) for param in hit_params(evidence))
 
 
-def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
-    return tuple(param for param in result.params if param.hit)
+def hit_params(evidence: Evidence) -> tuple[ParamResult, ...]:
+    return tuple(param for param in evidence.result.params if param.hit)
 
 
-def expression_words(_: Evidence, result: WatchResult) -> str:
+def expression_words(evidence: Evidence) -> str:
     """``max > 6·std holds: 12.3 > 6·0.5``."""
     return "; ".join(
         f"{pretty(str(each.value))} holds: {clean(filled_in(str(each.value), quantity_texts(each)))}"
-        for each in hit_params(result)
+        for each in hit_params(evidence)
     )
 
 
-def expression_facts(_: Evidence, result: WatchResult) -> Iterator[str]:
+def expression_facts(evidence: Evidence) -> Iterator[str]:
     """Yields the value and meaning of each name: ``std = 0.5: deviation of the finite values, divisor n``."""
-    for param in hit_params(result):
+    for param in hit_params(evidence):
         for name, value in param.quantities:
             plain_name = name.removeprefix("prev.")
             field = QUANTITIES.get(plain_name)
@@ -551,14 +582,14 @@ def quantity(stats: TensorStats | None, name: str) -> float | None:
     return getattr(stats, PLAIN[what]) if what in PLAIN else None
 
 
-def change_facts(evidence: Evidence, result: WatchResult) -> Iterator[str]:
+def change_facts(evidence: Evidence) -> Iterator[str]:
     """Yields how large the quantities that hit were one step earlier."""
     before = evidence.before
-    for param in hit_params(result):
-        earlier = quantity(before.stats if before is not None else None, param.name)
+    for param in hit_params(evidence):
+        earlier = quantity(evidence.stats_of_before, param.name)
         if before is None or earlier is None or param.actual is None:
             continue
-        label, limit = _split(result.condition, param)
+        label, limit = _split(evidence.result.condition, param)
         percent = " %" if limit.endswith("%") else ""
         words = change_words(earlier, param.actual, share=bool(percent))
         yield f"{label} was {num(earlier)}{percent} at step {run_text(before.key)}: {words}"
@@ -579,10 +610,10 @@ def change_words(earlier: float, now: float, *, share: bool) -> str:
     return f"{it} shrank by a factor of {times(1 / ratio).removesuffix(' times')}"
 
 
-def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", factor: float) -> Iterator[Cause]:
+def sudden_change(evidence: Evidence, *, what: str = "it", factor: float) -> Iterator[Cause]:
     """Yields whether the mean magnitude changed by ``factor`` or more since the step before."""
     before, now = evidence.before, evidence.stats
-    earlier = before.stats.abs_mean if before is not None and before.stats is not None else None
+    earlier = size_of(evidence.stats_of_before)
     if before is None or not earlier or now is None or now.abs_mean is None:
         return
     ratio = now.abs_mean / earlier
@@ -591,7 +622,7 @@ def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", facto
         "with this step" if evidence.adjacent else f"since step {run_text(before.key)}"
     )
     abrupt = ratio >= factor or ratio <= 1 / factor
-    yield Cause(title, words, Standing.LIKELY if abrupt else Standing.RULED_OUT)
+    yield weighed(title, words, abrupt)
 
 
 def culprit_of(evidence: Evidence, causes: Sequence[Cause]) -> OperandEvidence | None:

@@ -10,7 +10,7 @@ from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, GuidanceSection, Standing
 from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
-from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.model import ErrorBits, Hit, ProgressFn, TensorKey, Verdict, WatchResult, no_progress
 from tui_debugger.text.numbers import and_more
 from tui_debugger.text.phrases import every, finite_words, part_of, range_words
 from tui_debugger.text.rows import reasons_of
@@ -80,15 +80,16 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
 
 
 def _section(evidence: Evidence, result: WatchResult) -> GuidanceSection:
-    rule = condition_rule(result.condition, evidence)
-    causes = rule.weigh(evidence, result)
+    asked = evidence.asked(result)
+    rule = condition_rule(asked)
+    causes = rule.weigh(asked)
     return GuidanceSection(
         conditions=(result.condition,),
         title=CONDITIONS[result.condition].title,
-        found=rule.found(evidence, result),
+        found=rule.found(asked),
         causes=causes,
-        advice=_with_commands(evidence, rule.advise(evidence, causes)),
-        facts=tuple(fact for facts in rule.facts for fact in facts(evidence, result)),
+        advice=_with_commands(evidence, rule.advise(asked, causes)),
+        facts=tuple(fact for facts in rule.facts for fact in facts(asked)),
     )
 
 
@@ -192,7 +193,7 @@ def _missing(evidence: Evidence) -> list[str]:
             found.append(f"inputs that were not dumped or cannot be read: {and_more(silent, 4)}")
         if len(evidence.inputs) == MOST_INPUTS:
             found.append(f"inputs beyond the first {MOST_INPUTS}")
-    if evidence.key.side is Side.INPUT and not evidence.has_producer:
+    if evidence.maker < 0:
         found.append("the node that made this input: no graph names it")
     return found
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, WeightAndGradient
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
-from tui_debugger.model import TensorStats, WatchResult
+from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, WeightAndGradient, size_of
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing, weighed
+from tui_debugger.model import TensorStats
 from tui_debugger.stats.blocks import ENDS, peak
 from tui_debugger.text.phrases import HALVES, every, finite_words, limits_of, log10_ratio, num, part_of, tail, times
 from tui_debugger.watch.recommended import activation_family
@@ -24,7 +24,7 @@ def _split_inputs(evidence: Evidence) -> tuple[list[OperandEvidence], list[Opera
 # -- too small -------------------------------------------------------------------------------------
 
 
-def lost_by_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def lost_by_loss_scale(evidence: Evidence) -> Iterator[Cause]:
     """Yields that a half type rounded this gradient, or one that it was made from, to 0."""
     incoming, _forward = _split_inputs(evidence)
     for row in (evidence.tensor, *(operand.row for operand in incoming)):
@@ -42,27 +42,24 @@ def _dead(stats: TensorStats, dead_percent: float) -> Standing:
     return LIKELY if stats.zero_percentage >= dead_percent else RULED_OUT
 
 
-def came_in_small(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+def came_in_small(evidence: Evidence, *, factor: float) -> Iterator[Cause]:
     """Yields whether the gradient came in small: the incoming one is less than ``factor`` times as large."""
     incoming, forward = _split_inputs(evidence)
-    stats = evidence.stats
-    now = stats.abs_mean if stats is not None and stats.abs_mean is not None else 0.0
+    now = size_of(evidence.stats) or 0.0
     title = "it came in small: a later layer lost it"
     if not incoming and not forward:
         yield Cause(title, "no input of its node was dumped", UNKNOWN)
         return
     for operand in incoming:
-        size = operand.stats.abs_mean if operand.stats is not None else None
+        size = size_of(operand.stats)
         if size is None:
             continue
         words = f"the gradient {operand.label} from {operand.source} has mean |x| {num(size)}, this one {num(now)}"
-        small = not size or (now and size / now < factor)
-        yield Cause(title, words, LIKELY if small else RULED_OUT)
+        small = not size or (now > 0 and size / now < factor)
+        yield weighed(title, words, small)
 
 
-def small_factor(
-    evidence: Evidence, _: WatchResult, *, dead_percent: float, near_end: float, tiny: float
-) -> Iterator[Cause]:
+def small_factor(evidence: Evidence, *, dead_percent: float, near_end: float, tiny: float) -> Iterator[Cause]:
     """Yields whether a forward value that the gradient is multiplied with makes it small.
 
     ``dead_percent``: zeros from which a ReLU lets too little through. ``near_end``: mean distance of a saturated
@@ -83,56 +80,55 @@ def small_factor(
         elif family in ENDS and gate and stats.abs_mean is not None and stats.maximum is not None:
             words = f"{where} is {finite_words(stats)}, mean |x| {num(stats.abs_mean)}"
             near = stats.abs_mean > 1 - near_end or (family != "tanh" and stats.abs_mean < near_end)
-            yield Cause(f"a saturated {family}", words, LIKELY if near else RULED_OUT)
+            yield weighed(f"a saturated {family}", words, near)
         else:
             words = f"{where} is {finite_words(stats)}"
             small = (peak(stats) or 0.0) < tiny
-            yield Cause("what it is multiplied with is tiny", words, LIKELY if small else RULED_OUT)
+            yield weighed("what it is multiplied with is tiny", words, small)
 
 
-def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    limits, stats = limits_of(evidence.tensor.meta), evidence.stats
-    if limits is None or stats is None or stats.abs_mean is None or not stats.abs_mean:
+def below_range(evidence: Evidence) -> Iterator[Cause]:
+    limits, size = limits_of(evidence.tensor.meta), size_of(evidence.stats)
+    if limits is None or not size:
         return
-    words = f"mean |x| is {num(stats.abs_mean)}, {limits.name} loses digits below {num(limits.normal)}"
+    words = f"mean |x| is {num(size)}, {limits.name} loses digits below {num(limits.normal)}"
     if limits.name in HALVES:
         words += ": loss scaling keeps small gradients above it"
-    low = stats.abs_mean < limits.normal
-    yield Cause(f"it falls below the range of {limits.name}", words, LIKELY if low else RULED_OUT)
+    yield weighed(f"it falls below the range of {limits.name}", words, size < limits.normal)
 
 
 # -- too large -------------------------------------------------------------------------------------
 
 
-def came_in_large(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+def came_in_large(evidence: Evidence, *, factor: float) -> Iterator[Cause]:
     """Yields whether the gradient came in large, or its node made it ``factor`` times larger."""
     incoming, forward = _split_inputs(evidence)
-    now = evidence.stats.abs_mean if evidence.stats is not None else None
+    now = size_of(evidence.stats)
     if not incoming and not forward:
         yield Cause("it came in large", "no input of its node was dumped", UNKNOWN)
     for operand in incoming:
-        size = operand.stats.abs_mean if operand.stats is not None else None
+        size = size_of(operand.stats)
         if not size or not now:
             continue
         words = f"the gradient {operand.label} from {operand.source} has mean |x| {num(size)}, this one {num(now)}"
         made = now >= factor * size
-        yield Cause("it came in large: a later layer, or the loss, made it so", words, RULED_OUT if made else LIKELY)
-        yield Cause("this node makes it larger", words, LIKELY if made else RULED_OUT)
+        yield weighed("it came in large: a later layer, or the loss, made it so", words, not made)
+        yield weighed("this node makes it larger", words, made)
 
 
-def large_factor(evidence: Evidence, _: WatchResult, *, large: float) -> Iterator[Cause]:
+def large_factor(evidence: Evidence, *, large: float) -> Iterator[Cause]:
     """Yields whether a forward value that the gradient is multiplied with exceeds ``large``."""
     for operand in _split_inputs(evidence)[1]:
         top = peak(operand.stats) or 0.0
         words = f"{operand.label} from {operand.source} reaches {num(top)}"
         title = "large activations or weights that it is multiplied with"
-        yield Cause(title, words, LIKELY if top > large else RULED_OUT)
+        yield weighed(title, words, top > large)
 
 
-def summed_loss(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def summed_loss(evidence: Evidence) -> Iterator[Cause]:
     """Yields that a loss may be summed, for a gradient right behind it, which has no gradient as an input."""
     incoming, forward = _split_inputs(evidence)
-    now = evidence.stats.abs_mean if evidence.stats is not None else None
+    now = size_of(evidence.stats)
     if not incoming and forward and now:
         words = f"mean |x| right behind the loss is {num(now)}"
         yield Cause("the loss is summed over the batch instead of averaged", words, POSSIBLE)
@@ -141,20 +137,18 @@ def summed_loss(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 # -- layer by layer --------------------------------------------------------------------------------
 
 
-def one_steep_place(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+def one_steep_place(evidence: Evidence, *, factor: float) -> Iterator[Cause]:
     """Yields whether the norm changes by ``factor`` or more between two neighbouring layers."""
     steepest = _steepest([layer for layer in evidence.layers if layer.norm is not None])
     if steepest is None:
         return
     later, earlier, found = steepest
     words = f"norm {num(later.norm)} at {later.name}, {num(earlier.norm)} at {earlier.name}"
-    if found >= factor:
-        yield Cause("one place between two layers changes it", words, LIKELY)
-    else:
-        yield Cause("one place between two layers changes it", f"{words} is the steepest step", RULED_OUT)
+    steep = found >= factor
+    yield weighed("one place between two layers changes it", words + ("" if steep else " is the steepest step"), steep)
 
 
-def layer_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+def layer_facts(evidence: Evidence) -> Iterator[str]:
     known = [layer for layer in evidence.layers if layer.norm is not None]
     if len(known) < 2:
         return

@@ -46,6 +46,11 @@ class Cause:
     remedy: str = ""
 
 
+def weighed(title: str, evidence: str, likely: bool) -> Cause:
+    """A cause that a measurement speaks for, or against."""
+    return Cause(title, evidence, Standing.LIKELY if likely else Standing.RULED_OUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A thing to look at next.

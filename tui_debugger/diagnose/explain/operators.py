@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.guidance import Cause, Standing
+from tui_debugger.diagnose.explain.guidance import Cause, Standing, weighed
 from tui_debugger.graph.categories import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
@@ -69,10 +69,9 @@ def _are_counted(*of: TensorStats) -> bool:
 
 
 def overflow_cause(limits: FloatLimits, size: float, how: str, what: str) -> Cause:
-    title = f"a {what} beyond the range of {limits.name}"
-    if size > limits.largest:
-        return Cause(title, f"{how} exceeds what {limits.name} can hold, {num(limits.largest)}", LIKELY)
-    return Cause(title, f"{how} stays below what {limits.name} can hold, {num(limits.largest)}", RULED_OUT)
+    beyond = size > limits.largest
+    words = f"{how} {'exceeds' if beyond else 'stays below'} what {limits.name} can hold, {num(limits.largest)}"
+    return weighed(f"a {what} beyond the range of {limits.name}", words, beyond)
 
 
 BOTH_WAYS: Final = ("sinh", "cosh")
@@ -228,11 +227,8 @@ def exponential(operation: BadOperator) -> Iterator[Cause]:
     if top is None:
         return
     if top > largest:
-        yield Cause(
-            title,
-            f"in:0 reaches {num(top)}; above {num(largest)} the exponential exceeds what {limits.name} can hold",
-            LIKELY,
-        )
+        words = f"in:0 reaches {num(top)}; above {num(largest)} the exponential exceeds what {limits.name} can hold"
+        yield Cause(title, words, LIKELY)
     elif not stats.bad:
         yield Cause(title, f"in:0 reaches {num(top)}; {limits.name} overflows above {num(largest)} only", RULED_OUT)
 
@@ -359,12 +355,9 @@ def cast(operation: BadOperator) -> Iterator[Cause]:
         yield Cause("a value that the new type cannot hold", "its input or its types are not known", UNKNOWN)
         return
     of = f" of {source.name}" if source is not None else ""
-    if top > limits.largest:
-        evidence = f"in:0 reaches {num(top)}{of}; {limits.name} ends at {num(limits.largest)}"
-        yield Cause(f"a value beyond the range of {limits.name}", evidence, LIKELY)
-    else:
-        evidence = f"in:0 reaches {num(top)}{of}; {limits.name} holds {num(limits.largest)}"
-        yield Cause(f"a value beyond the range of {limits.name}", evidence, RULED_OUT)
+    beyond = top > limits.largest
+    words = f"in:0 reaches {num(top)}{of}; {limits.name} {'ends at' if beyond else 'holds'} {num(limits.largest)}"
+    yield weighed(f"a value beyond the range of {limits.name}", words, beyond)
 
 
 # -- normalisations, losses, tables ----------------------------------------------------------------
@@ -422,7 +415,7 @@ def cross_entropy(operation: BadOperator) -> Iterator[Cause]:
         classes = meta.shape[-1]
         wrong = labels.maximum >= classes or (labels.minimum or 0) < 0
         words = f"the labels in:1 are {finite_words(labels)}, the logits have {classes:,} classes"
-        yield Cause("a label that is no class", words, LIKELY if wrong else RULED_OUT)
+        yield weighed("a label that is no class", words, wrong)
     if logits is not None and not logits.bad:
         yield Cause("extreme logits", f"in:0 is {finite_words(logits)}", POSSIBLE)
 
@@ -452,7 +445,7 @@ def lookup(operation: BadOperator) -> Iterator[Cause]:
         return
     wrong = indices.maximum >= table.shape[0] or (indices.minimum or 0) < 0
     words = f"the indices in:1 are {finite_words(indices)}, the table in:0 has {table.shape[0]:,} rows"
-    yield Cause("an index outside the table", words, LIKELY if wrong else RULED_OUT)
+    yield weighed("an index outside the table", words, wrong)
 
 
 def no_rule_says(operation: BadOperator) -> Cause:

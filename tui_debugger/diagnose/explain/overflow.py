@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, Optimizer, culprit_of
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing, weighed
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
-from tui_debugger.model import Category, Side, WatchResult
+from tui_debugger.model import Category, Side
 from tui_debugger.stats.blocks import peak
 from tui_debugger.text.numbers import and_more, are
 from tui_debugger.text.phrases import (
@@ -37,7 +37,7 @@ _DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
 """Operators that make NaN of Inf - Inf, by ``type_name``."""
 
 
-def found_counts(evidence: Evidence, _: WatchResult) -> str:
+def found_counts(evidence: Evidence) -> str:
     stats = evidence.stats
     if stats is None:
         return "its values are not known"
@@ -57,7 +57,7 @@ def bad_inputs(evidence: Evidence) -> tuple[OperandEvidence, ...]:
     return tuple(operand for operand in evidence.inputs if operand.bad and not operand.constant)
 
 
-def bad_input(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def bad_input(evidence: Evidence) -> Iterator[Cause]:
     bad = bad_inputs(evidence)
     named = [
         f"{operand.label} from {_source(evidence, operand)} ({bad_counts(operand.stats)})"
@@ -72,7 +72,7 @@ def _source(evidence: Evidence, operand: OperandEvidence) -> str:
     return operand.source + step
 
 
-def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def inf_turned_nan(evidence: Evidence) -> Iterator[Cause]:
     stats = evidence.stats
     bad = [operand for operand in evidence.inputs if (operand.bad and not operand.constant) or operand.designed]
     if stats is None or not stats.nan or not bad or any(operand.stats and operand.stats.nan for operand in bad):
@@ -99,13 +99,13 @@ def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     yield Cause(title, words, LIKELY)
 
 
-def nothing_known_of_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def nothing_known_of_inputs(evidence: Evidence) -> Iterator[Cause]:
     """Leaves open whether an input is bad or the operator itself makes the bad values."""
     what = "no graph or file tells what it was made from" if not evidence.inputs else "its inputs were not dumped"
     yield Cause("bad inputs, or the operator itself", what, UNKNOWN)
 
 
-def large_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def large_loss_scale(evidence: Evidence) -> Iterator[Cause]:
     """Yields that a gradient in float16 overflowed, which usually means a loss scale that is too large."""
     stats, limits = evidence.stats, limits_of(evidence.tensor.meta)
     if stats is None or limits is None or not stats.inf:
@@ -115,7 +115,7 @@ def large_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         yield Cause("the loss scale is too large, or the loss itself", words, LIKELY)
 
 
-def other_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def other_inputs(evidence: Evidence) -> Iterator[Cause]:
     """Rules out bad inputs, where all inputs are known."""
     known = evidence.known_inputs
     unknown = len(evidence.inputs) - len(known)
@@ -132,7 +132,7 @@ def _found_in(operand: OperandEvidence) -> str:
     return f"{bad_counts(operand.stats)} by design" if operand.designed and operand.stats else "none"
 
 
-def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def by_design(evidence: Evidence) -> Iterator[Cause]:
     """Yields that an operator was told to write an Inf; its readers decide whether that is wrong."""
     stats = evidence.stats
     if stats is not None:
@@ -144,7 +144,7 @@ def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 # -- parameters ------------------------------------------------------------------------------------
 
 
-def bad_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def bad_parameter(evidence: Evidence) -> Iterator[Cause]:
     before = evidence.before if evidence.carried else None
     if before is not None and before.stats is not None:
         earlier = before.stats
@@ -206,7 +206,7 @@ def _bad_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
             f"{num(limits.largest)}"
         )
         title = f"a step beyond the range of {limits.name}"
-        yield Cause(title, words, LIKELY if size > limits.largest else RULED_OUT)
+        yield weighed(title, words, size > limits.largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def bad_since(evidence: Evidence) -> BadSince | None:
 # -- what the device recorded ----------------------------------------------------------------------
 
 
-def found_recorded(evidence: Evidence, _: WatchResult) -> str:
+def found_recorded(evidence: Evidence) -> str:
     """Returns the overflows that a device recorded; they say nothing about the values."""
     table, key = evidence.flow.table(evidence.key.step), evidence.key
     index = table.find(evidence.row, key.side, key.slot, key.round)
@@ -261,14 +261,14 @@ def found_recorded(evidence: Evidence, _: WatchResult) -> str:
     return "the device recorded an overflow of this operator" + (f": {records}" if records else "")
 
 
-def written_in(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+def written_in(evidence: Evidence) -> Iterator[str]:
     """Yields the line of the user's program that the operator comes from, where the graph has stacks."""
     stack = evidence.flow.nodes.stack(evidence.row)
     for frame in [frame for frame in stack if not frame.framework][:1] or stack[:1]:
         yield f"written in {frame.path}:{frame.line}"
 
 
-def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def recorded_overflow(evidence: Evidence) -> Iterator[Cause]:
     """Yields whether the result overflowed, or something inside the operator, or an input before."""
     stats, title = evidence.stats, "the result itself overflowed"
     if stats is None:
@@ -288,7 +288,7 @@ def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 # -- numbers, and where to look next ---------------------------------------------------------------
 
 
-def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+def overflow_facts(evidence: Evidence) -> Iterator[str]:
     stats = evidence.stats
     if stats is None:
         return

@@ -27,7 +27,7 @@ from tui_debugger.diagnose.explain.evidence import (
 )
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import BadOperator, Domain
-from tui_debugger.model import Category, ErrorBits, WatchResult
+from tui_debugger.model import Category, ErrorBits
 from tui_debugger.text.phrases import bad_of_all
 from tui_debugger.text.tensors import run_text, shape_text
 from tui_debugger.watch.condition_table import CONDITIONS
@@ -96,7 +96,7 @@ def likely_operator_causes(operation: BadOperator) -> list[str]:
     return [f"{cause.title}: {cause.evidence}" for cause in operator_causes(operation) if cause.standing is LIKELY]
 
 
-def made_by_operator(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def made_by_operator(evidence: Evidence) -> Iterator[Cause]:
     """Yields the causes of the operator's rule; where none is possible, the operator itself remains."""
     if evidence.stats is None:
         return
@@ -128,19 +128,19 @@ class ConditionRule:
 
     conditions: tuple[str, ...]
     fits: Callable[[Evidence], bool]
-    causes: tuple[Callable[[Evidence, WatchResult], Iterable[Cause]], ...]
+    causes: tuple[Callable[[Evidence], Iterable[Cause]], ...]
     advice: tuple[Advice | Callable[[Evidence, Sequence[Cause]], Iterable[Advice]], ...]
-    found: Callable[[Evidence, WatchResult], str] = found_words
-    facts: tuple[Callable[[Evidence, WatchResult], Iterable[str]], ...] = ()
+    found: Callable[[Evidence], str] = found_words
+    facts: tuple[Callable[[Evidence], Iterable[str]], ...] = ()
     otherwise: Cause | None = None
     about: Callable[[Evidence], Evidence] | None = None
 
-    def weigh(self, evidence: Evidence, result: WatchResult) -> tuple[Cause, ...]:
+    def weigh(self, evidence: Evidence) -> tuple[Cause, ...]:
         """Returns the causes without duplicates, likely ones first."""
         about = self.about(evidence) if self.about is not None else evidence
         found: dict[tuple[str, str], Cause] = {}
         for weigh in self.causes:
-            for cause in weigh(about, result):
+            for cause in weigh(about):
                 found.setdefault((cause.title, cause.evidence), cause)
         if not found and self.otherwise is not None:
             return (self.otherwise,)
@@ -204,8 +204,6 @@ _DEAD_UNITS: Final = (
     values.parts_of_fused,
 )
 _TREND = Advice("See at which step it began, and whether it recovers.", "trend")
-_ACTIVATION_ADVICE: Final = (values.see_values, _TREND, values.see_input, values.see_downstream)
-_ACTIVATION_FACTS: Final = (values.saturation_facts, change_facts)
 _OVERFLOW_ADVICE: Final = (
     overflow.see_elements,
     Advice("See that its inputs are clean, and what it spread to.", "origin"),
@@ -226,9 +224,6 @@ _SIZE_ADVICE: Final = (
     Advice("See how the values are distributed: all of them, or a few outliers.", "distribution"),
     Advice("See when it began to grow or shrink.", "trend"),
 )
-_WEIGHT_SIZE_FACTS: Final = (change_facts, partial(values.near_limit, only_near=True), weights.update_facts)
-_SIZE_FACTS: Final = (change_facts, partial(values.near_limit, only_near=True))
-_SIZE_UNKNOWN: Final = Cause("where the size comes from", "nothing that it was made from was dumped", UNKNOWN)
 _OUT_OF_RANGE: Final = (
     partial(values.place_in_range, deviations=6.0),
     partial(values.size_of_inputs, large=True, factor=JUMP),
@@ -241,13 +236,6 @@ _CHANGE_ADVICE: Final = (
     weights.compare_with_before,
     weights.look_at_program,
 )
-_GRADIENT_ADVICE: Final = (
-    gradients.see_incoming_gradient,
-    Advice("See the gradient over all steps: was it ever larger?", "trend"),
-    Advice("See which layers and steps look like this.", "health"),
-)
-_GRADIENT_FACTS: Final = (change_facts, gradients.layer_facts)
-_GRADIENT_UNKNOWN: Final = Cause("what this gradient was made from", "its inputs were not dumped", UNKNOWN)
 _VANISHING: Final = (
     gradients.lost_by_loss_scale,
     partial(gradients.came_in_small, factor=STEEP),
@@ -255,20 +243,47 @@ _VANISHING: Final = (
     gradients.below_range,
     partial(gradients.one_steep_place, factor=STEEP),
 )
+_overflow_rule: Final = partial(ConditionRule, OVERFLOW, found=overflow.found_counts, facts=(overflow.overflow_facts,))
+_activation_rule: Final = partial(
+    ConditionRule,
+    advice=(values.see_values, _TREND, values.see_input, values.see_downstream),
+    facts=(values.saturation_facts, change_facts),
+)
+_zeros_rule: Final = partial(_activation_rule, ("tensor_all_zero",), found=values.found_with_zeros)
+_range_rule: Final = partial(_activation_rule, ("activation_range",), found=values.found_with_range)
+_size_rule: Final = partial(
+    ConditionRule,
+    fits=any_tensor,
+    advice=(*_SIZE_ADVICE, values.explain_input),
+    facts=(change_facts, partial(values.near_limit, only_near=True)),
+    otherwise=Cause("where the size comes from", "nothing that it was made from was dumped", UNKNOWN),
+)
+_weight_size_rule: Final = partial(
+    _size_rule,
+    fits=_parameter,
+    advice=(*_SIZE_ADVICE, weights.see_learning_rate),
+    facts=(change_facts, partial(values.near_limit, only_near=True), weights.update_facts),
+)
+_gradient_rule: Final = partial(
+    ConditionRule,
+    advice=(
+        gradients.see_incoming_gradient,
+        Advice("See the gradient over all steps: was it ever larger?", "trend"),
+        Advice("See which layers and steps look like this.", "health"),
+    ),
+    facts=(change_facts, gradients.layer_facts),
+    otherwise=Cause("what this gradient was made from", "its inputs were not dumped", UNKNOWN),
+)
 
 
 CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
     # NaN and Inf
-    ConditionRule(
-        OVERFLOW,
+    _overflow_rule(
         _designed,
         causes=(overflow.by_design,),
         advice=(Advice("See who reads it, and what becomes of it there.", "relations"), overflow.see_elements),
-        found=overflow.found_counts,
-        facts=(overflow.overflow_facts,),
     ),
-    ConditionRule(
-        OVERFLOW,
+    _overflow_rule(
         _parameter,
         causes=(overflow.bad_parameter,),
         advice=(
@@ -276,32 +291,21 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
             Advice("See at which step it turned bad, and what its size did before.", "trend"),
             Advice("Find the first origin of the whole run.", "origin", None, ("origin",)),
         ),
-        found=overflow.found_counts,
-        facts=(overflow.overflow_facts,),
     ),
-    ConditionRule(
-        OVERFLOW,
+    _overflow_rule(
         _bad_input,
         causes=(overflow.bad_input, overflow.inf_turned_nan),
         advice=(Advice("Walk upstream to the node where the bad values begin.", "origin"), overflow.explain_bad_input),
-        found=overflow.found_counts,
-        facts=(overflow.overflow_facts,),
     ),
-    ConditionRule(
-        OVERFLOW,
+    _overflow_rule(
         _no_known_input,
         causes=(overflow.nothing_known_of_inputs,),
         advice=_UNKNOWN_INPUT_ADVICE,
-        found=overflow.found_counts,
-        facts=(overflow.overflow_facts,),
     ),
-    ConditionRule(
-        OVERFLOW,
+    _overflow_rule(
         any_tensor,
         causes=(overflow.large_loss_scale, overflow.inf_turned_nan, made_by_operator, overflow.other_inputs),
         advice=_OVERFLOW_ADVICE,
-        found=overflow.found_counts,
-        facts=(overflow.overflow_facts,),
     ),
     ConditionRule(
         ("operator_overflow",),
@@ -315,130 +319,79 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
         facts=(overflow.written_in, partial(values.near_limit, only_near=False)),
     ),
     # zeros, and activations
-    ConditionRule(
+    _gradient_rule(
         ("tensor_all_zero",),
         _gradient,
         causes=_VANISHING,
-        advice=_GRADIENT_ADVICE,
-        facts=_GRADIENT_FACTS,
-        otherwise=_GRADIENT_UNKNOWN,
     ),
-    ConditionRule(
-        ("tensor_all_zero",),
+    _zeros_rule(
         _relu,
         causes=_DEAD_UNITS,
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_zeros,
-        facts=_ACTIVATION_FACTS,
     ),
-    ConditionRule(
-        ("tensor_all_zero",),
+    _zeros_rule(
         _parameter,
         causes=(values.zero_parameter,),
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_zeros,
-        facts=_ACTIVATION_FACTS,
     ),
-    ConditionRule(
-        ("tensor_all_zero",),
+    _zeros_rule(
         any_tensor,
         causes=(values.zero_inputs,),
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_zeros,
-        facts=_ACTIVATION_FACTS,
     ),
-    ConditionRule(
-        ("activation_range",),
+    _range_rule(
         _relu,
         causes=_DEAD_UNITS,
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_range,
-        facts=_ACTIVATION_FACTS,
     ),
-    ConditionRule(
-        ("activation_range",),
+    _range_rule(
         _activation,
         causes=(
             values.bad_argument,
             partial(values.large_argument, flat_beyond=FLAT_BEYOND, deviations=2.0),
             values.parts_of_fused,
         ),
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_range,
-        facts=_ACTIVATION_FACTS,
     ),
-    ConditionRule(
-        ("activation_range",),
+    _range_rule(
         any_tensor,
         causes=(partial(values.size_of_inputs, large=True, factor=JUMP),),
-        advice=_ACTIVATION_ADVICE,
-        found=values.found_with_range,
-        facts=_ACTIVATION_FACTS,
     ),
     # sizes
-    ConditionRule(
+    _weight_size_rule(
         ("tensor_too_large", "weight_too_large"),
-        _parameter,
         causes=(
             partial(weights.size_before, large=True, factor=2.0),
             partial(weights.size_by_update, part=0.1),
             weights.no_decay,
         ),
-        advice=(*_SIZE_ADVICE, weights.see_learning_rate),
-        facts=_WEIGHT_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
-    ConditionRule(
+    _weight_size_rule(
         ("tensor_too_small", "weight_too_small"),
-        _parameter,
         causes=(
             partial(weights.size_before, large=False, factor=2.0),
             partial(weights.size_by_update, part=0.1),
             partial(weights.strong_decay, strong=0.1),
         ),
-        advice=(*_SIZE_ADVICE, weights.see_learning_rate),
-        facts=_WEIGHT_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
-    ConditionRule(
+    _size_rule(
         ("tensor_too_large", "weight_too_large"),
-        any_tensor,
         causes=(
             partial(values.size_of_inputs, large=True, factor=JUMP),
             partial(sudden_change, factor=JUMP),
             partial(values.close_to_overflow, part=0.5),
         ),
-        advice=(*_SIZE_ADVICE, values.explain_input),
-        facts=_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
-    ConditionRule(
+    _size_rule(
         ("tensor_too_small", "weight_too_small"),
-        any_tensor,
         causes=(
             partial(values.size_of_inputs, large=False, factor=JUMP),
             partial(sudden_change, factor=JUMP),
             values.below_range,
         ),
-        advice=(*_SIZE_ADVICE, values.explain_input),
-        facts=_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
-    ConditionRule(
+    _weight_size_rule(
         ("tensor_range",),
-        _parameter,
         causes=_OUT_OF_RANGE,
-        advice=(*_SIZE_ADVICE, weights.see_learning_rate),
-        facts=_WEIGHT_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
-    ConditionRule(
+    _size_rule(
         ("tensor_range",),
-        any_tensor,
         causes=_OUT_OF_RANGE,
-        advice=(*_SIZE_ADVICE, values.explain_input),
-        facts=_SIZE_FACTS,
-        otherwise=_SIZE_UNKNOWN,
     ),
     ConditionRule(
         ("expression",),
@@ -495,7 +448,7 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
         ),
     ),
     # gradients
-    ConditionRule(
+    _gradient_rule(
         ("gradient_too_large",),
         any_tensor,
         causes=(
@@ -505,27 +458,22 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
             partial(sudden_change, what="the gradient", factor=JUMP),
             partial(gradients.one_steep_place, factor=STEEP),
         ),
-        advice=_GRADIENT_ADVICE,
-        facts=_GRADIENT_FACTS,
-        otherwise=_GRADIENT_UNKNOWN,
     ),
-    ConditionRule(
+    _gradient_rule(
         ("gradient_vanishing",),
         any_tensor,
         causes=_VANISHING,
-        advice=_GRADIENT_ADVICE,
-        facts=_GRADIENT_FACTS,
-        otherwise=_GRADIENT_UNKNOWN,
     ),
 )
 
 
-def condition_rule(condition: str, evidence: Evidence) -> ConditionRule:
+def condition_rule(evidence: Evidence) -> ConditionRule:
+    condition = evidence.result.condition
     return next(rule for rule in CONDITION_RULES if condition in rule.conditions and rule.fits(evidence))
 
 
-def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
-    causes = condition_rule(result.condition, evidence).weigh(evidence, result)
+def likely_causes(evidence: Evidence) -> list[str]:
+    causes = condition_rule(evidence).weigh(evidence)
     return [f"{each.title}: {each.evidence}" for each in causes if each.standing is LIKELY]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, culprit_of, found_words
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
+from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, culprit_of, found_words, size_of
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing, weighed
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import WatchResult
@@ -23,24 +23,20 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 # -- size ------------------------------------------------------------------------------------------
 
 
-def size_of_inputs(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
+def size_of_inputs(evidence: Evidence, *, large: bool, factor: float) -> Iterator[Cause]:
     """Yields whether the tensor's size came in with an input, or its operator changed it by ``factor`` or more."""
     quotient = type_name(evidence.producer_type) in QUOTIENTS  # a denominator does not pass its size on
     known = [
         operand for operand in evidence.known_inputs if not operand.constant and not (quotient and operand.slot == 1)
     ]
-    now = evidence.stats.abs_mean if evidence.stats is not None else None
+    now = size_of(evidence.stats)
     word = "large" if large else "small"
     came = f"it came in {word} already"
     if not known or now is None:
         what = "no node of the graph makes this tensor" if evidence.producer < 0 else "its inputs were not dumped"
         yield Cause(came, what, UNKNOWN)
         return
-    sizes = [
-        (operand.stats.abs_mean, operand)
-        for operand in known
-        if operand.stats is not None and operand.stats.abs_mean is not None
-    ]
+    sizes = [(size, operand) for operand in known if (size := size_of(operand.stats)) is not None]
     if not sizes:
         yield Cause(came, "its inputs have no finite value", LIKELY)
         return
@@ -51,12 +47,12 @@ def size_of_inputs(evidence: Evidence, _: WatchResult, *, large: bool, factor: f
     if math.isfinite(found) and found > 1:
         words += f" ({times(found)} {'that' if large else 'less'})"
     made = found >= factor
-    yield Cause(came, words, RULED_OUT if made else LIKELY)
+    yield weighed(came, words, not made)
     title = f"{evidence.producer_type or 'its node'} makes it {'larger' if large else 'smaller'}"
-    yield Cause(title, words, LIKELY if made else RULED_OUT)
+    yield weighed(title, words, made)
 
 
-def close_to_overflow(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
+def close_to_overflow(evidence: Evidence, *, part: float) -> Iterator[Cause]:
     """Yields whether the values exceed ``part`` of the range of their element type."""
     limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
     if limits is not None and top:
@@ -65,42 +61,42 @@ def close_to_overflow(evidence: Evidence, _: WatchResult, *, part: float) -> Ite
         yield Cause(f"it is about to overflow {limits.name}", words, standing)
 
 
-def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def below_range(evidence: Evidence) -> Iterator[Cause]:
     """Yields whether all values are below the smallest normal number of their element type."""
     limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
     if limits is not None and top is not None:
         words = f"the greatest magnitude is {num(top)}, {limits.name} loses digits below {num(limits.normal)}"
-        yield Cause(f"it falls below the range of {limits.name}", words, LIKELY if top < limits.normal else RULED_OUT)
+        yield weighed(f"it falls below the range of {limits.name}", words, top < limits.normal)
 
 
 # -- range -----------------------------------------------------------------------------------------
 
 
-def place_in_range(evidence: Evidence, result: WatchResult, *, deviations: float) -> Iterator[Cause]:
+def place_in_range(evidence: Evidence, *, deviations: float) -> Iterator[Cause]:
     """Yields how the values lie beside the hit's range; ``deviations`` from the mean make an outlier."""
-    stats, bounds = evidence.stats, _bounds(result)
+    stats, bounds = evidence.stats, _bounds(evidence.result)
     if stats is None or stats.mean is None or stats.variance is None:
         return
     deviation = math.sqrt(stats.variance)
     words = f"values are {finite_words(stats)}, mean {num(stats.mean)}, deviation {num(deviation)}"
     if len(bounds) < 2:
-        far = deviation and (peak(stats) or 0.0) > abs(stats.mean) + deviations * deviation
-        yield Cause("a few outliers span the range", words, LIKELY if far else RULED_OUT)
+        far = deviation > 0 and (peak(stats) or 0.0) > abs(stats.mean) + deviations * deviation
+        yield weighed("a few outliers span the range", words, far)
         return
     low, high = (bounds[name] for name in BOUND_NAMES)
     outside = stats.mean < low or stats.mean > high
-    yield Cause("the values as a whole are shifted out of the range", words, LIKELY if outside else RULED_OUT)
+    yield weighed("the values as a whole are shifted out of the range", words, outside)
     wide = deviation > (high - low) / 2
     words = f"deviation {num(deviation)}, half the range is {num((high - low) / 2)}"
-    yield Cause("the values spread wider than the range", words, LIKELY if wide else RULED_OUT)
+    yield weighed("the values spread wider than the range", words, wide)
 
 
 def _bounds(result: WatchResult) -> dict[str, float]:
     return {param.name: float(param.value) for param in result.params if param.name in BOUND_NAMES}
 
 
-def found_with_range(evidence: Evidence, result: WatchResult) -> str:
-    words, bounds = found_words(evidence, result), _bounds(result)
+def found_with_range(evidence: Evidence) -> str:
+    words, bounds = found_words(evidence), _bounds(evidence.result)
     if len(bounds) < 2:
         return words
     return f"{words} (the range is {num(bounds[BOUND_NAMES[0]])} to {num(bounds[BOUND_NAMES[1]])})"
@@ -117,14 +113,14 @@ def _argument(evidence: Evidence) -> OperandEvidence | None:
     return evidence.inputs[0] if len(evidence.inputs) == 1 else None
 
 
-def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def bad_argument(evidence: Evidence) -> Iterator[Cause]:
     bad = next((operand for operand in evidence.inputs if operand.bad), None)
     if evidence.stats is not None and bad is not None:
         words = f"{bad.label} from {bad.source} has NaN or Inf, so zeros and saturation here follow from them"
         yield Cause("it does not start here: an input is bad already", words, LIKELY)
 
 
-def dead_units(evidence: Evidence, _: WatchResult, *, dead_percent: float, some_percent: float) -> Iterator[Cause]:
+def dead_units(evidence: Evidence, *, dead_percent: float, some_percent: float) -> Iterator[Cause]:
     """Yields whether the units of a ReLU are dead, and since when; the limits are percentages of zeros."""
     stats, argument = evidence.stats, _argument(evidence)
     if stats is None or not _inputs_are_finite(evidence):
@@ -160,9 +156,7 @@ def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
         yield Cause(already, "how it was at the step before is not known", UNKNOWN)
 
 
-def large_argument(
-    evidence: Evidence, _: WatchResult, *, flat_beyond: Mapping[str, float], deviations: float
-) -> Iterator[Cause]:
+def large_argument(evidence: Evidence, *, flat_beyond: Mapping[str, float], deviations: float) -> Iterator[Cause]:
     """Yields whether a saturated activation's argument is too large, or its mean too many ``deviations`` from 0.
 
     ``flat_beyond``: magnitude of the argument beyond which each activation hardly changes.
@@ -179,15 +173,15 @@ def large_argument(
         f"the argument {argument.label} has mean |x| {num(stats.abs_mean)} ({finite_words(stats)}); "
         f"{family} is flat beyond ±{num(limit)}"
     )
-    yield Cause("its argument is too large", words, LIKELY if stats.abs_mean > limit else RULED_OUT)
+    yield weighed("its argument is too large", words, stats.abs_mean > limit)
     if stats.mean is not None and stats.variance is not None:
         deviation = stats.variance**0.5
         words = f"mean {num(stats.mean)}, deviation {num(deviation)}"
         shifted = abs(stats.mean) > max(deviations * deviation, limit)
-        yield Cause("its argument is shifted to one side", words, LIKELY if shifted else RULED_OUT)
+        yield weighed("its argument is shifted to one side", words, shifted)
 
 
-def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def parts_of_fused(evidence: Evidence) -> Iterator[Cause]:
     """Yields which of data, weight and bias is out of line, where an activation is fused with the layer before it."""
     inputs = evidence.inputs
     if len(inputs) < 3 or not _inputs_are_finite(evidence):
@@ -199,8 +193,7 @@ def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         if stats.count and stats.zero == stats.count and name != "bias":
             yield Cause(f"the {name} is all 0", f"{each.label} ({each.source}): {every(stats)}", LIKELY)
         elif name == "bias" and stats.maximum is not None and stats.maximum < 0 and stats.abs_mean is not None:
-            weight = inputs[1].stats
-            size = weight.abs_mean if weight is not None else None
+            size = size_of(inputs[1].stats)
             ratio = f", {num(stats.abs_mean / size)} times mean |weight|" if size else ""
             words = f"{each.label} ({each.source}) is {finite_words(stats)}{ratio}"
             yield Cause("a bias that is negative throughout", words, LIKELY)
@@ -209,33 +202,32 @@ def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 # -- zeros -----------------------------------------------------------------------------------------
 
 
-def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
+def found_with_zeros(evidence: Evidence) -> str:
     stats = evidence.stats
-    words = found_words(evidence, result)
+    words = found_words(evidence)
     if stats is None:
         return words
     return f"{words}: {part_of(stats, 'zero')} {are(stats.zero)} 0"
 
 
-def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    optimizer, before = evidence.optimizer, evidence.before
+def zero_parameter(evidence: Evidence) -> Iterator[Cause]:
+    before, gradient = evidence.before, evidence.gradient
     if before is not None and before.stats is not None:
         zero = before.stats.zero == before.stats.count
         words = f"{part_of(before.stats, 'zero')} were 0 at step {run_text(before.key)}"
-        yield Cause("it was 0 before: it is initialised with 0 and never changes", words, LIKELY if zero else RULED_OUT)
-    gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
+        yield weighed("it was 0 before: it is initialised with 0 and never changes", words, zero)
     if gradient is not None:
         zero = gradient.zero == gradient.count
         words = f"{part_of(gradient, 'zero')} of its gradient are 0"
-        yield Cause("its gradient is 0", words, LIKELY if zero else RULED_OUT)
-    elif optimizer is None and evidence.updated_in is None:
+        yield weighed("its gradient is 0", words, zero)
+    elif evidence.optimizer is None and evidence.updated_in is None:
         title = "it is initialised with 0" if evidence.initial else "it was 0 before the first dumped step"
         yield Cause(title, "this is its value before the first dumped step", LIKELY)
     else:
         yield Cause("its gradient is 0", "the gradient was not dumped, or no graph tells which it is", UNKNOWN)
 
 
-def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def zero_inputs(evidence: Evidence) -> Iterator[Cause]:
     known = [(operand, operand.stats) for operand in evidence.known_inputs if operand.stats is not None]
     zero = [(operand, stats) for operand, stats in known if stats.count == stats.zero]
     if not evidence.inputs:
@@ -254,14 +246,14 @@ def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 # -- numbers, and where to look next ---------------------------------------------------------------
 
 
-def near_limit(evidence: Evidence, _: WatchResult, *, only_near: bool) -> Iterator[str]:
+def near_limit(evidence: Evidence, *, only_near: bool) -> Iterator[str]:
     """Yields how near the values come to the limits of their type; with ``only_near``, only if they are near."""
     words = range_words(evidence.tensor.meta, evidence.stats, only_near=only_near)
     if words:
         yield words
 
 
-def saturation_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+def saturation_facts(evidence: Evidence) -> Iterator[str]:
     """Yields the shares at the ends of an activation, and the units that are 0 for every sample."""
     row, family = evidence.tensor, activation_family(evidence.producer_type)
     if not family or not evidence.readable(row):

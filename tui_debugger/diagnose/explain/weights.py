@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tui_debugger.diagnose.explain.evidence import Evidence, Optimizer, found_words, norm
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
+from tui_debugger.diagnose.explain.evidence import Evidence, Optimizer, found_words, norm, size_of
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing, weighed
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.text.clean import clean
 from tui_debugger.text.phrases import bad_counts, every, finite_words, limits_of, num, tail, times
@@ -17,9 +17,9 @@ from tui_debugger.watch.condition_table import CONDITIONS
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
-def found_change(evidence: Evidence, result: WatchResult) -> str:
-    words = found_words(evidence, result)
-    summary = CONDITIONS[result.condition].summary.rstrip(".")
+def found_change(evidence: Evidence) -> str:
+    words = found_words(evidence)
+    summary = CONDITIONS[evidence.result.condition].summary.rstrip(".")
     if evidence.before is not None and not evidence.adjacent:
         summary = summary.replace("the previous step", f"step {run_text(evidence.before.key)}, the last dumped before")
     return f"{summary}: {words}" if words else _unchanged(evidence)
@@ -37,9 +37,7 @@ def _unchanged(evidence: Evidence) -> str:
 # -- too much --------------------------------------------------------------------------------------
 
 
-def rate_too_high(
-    evidence: Evidence, _: WatchResult, *, usual: float, likely: float, possible: float
-) -> Iterator[Cause]:
+def rate_too_high(evidence: Evidence, *, usual: float, likely: float, possible: float) -> Iterator[Cause]:
     """Yields whether the learning rate alone, with a gradient of usual size, moves the weight too far.
 
     ``usual`` is the part of a weight that a step moves in healthy training; the rate is ``likely`` or ``possible`` to
@@ -52,14 +50,13 @@ def rate_too_high(
         yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
     words = f"{optimizer.label} used {num(optimizer.rate)}"
-    plain, size = _plain_step(optimizer), _size_before(evidence)
+    plain, size = _plain_step(evidence), _size_before(evidence)
     if plain is None or not size:
         yield Cause(title, words, POSSIBLE)
         return
     ratio = plain / size
     words += f": {_plain_words(optimizer)} = {num(float(f'{ratio:.3g}'))}; about {num(usual)} a step is usual"
-    gradient = norm(optimizer.gradient.stats) if optimizer.gradient is not None else None
-    weight = norm(_before_stats(evidence))
+    gradient, weight = norm(evidence.gradient), norm(evidence.stats_of_before)
     of_usual_size = optimizer.normalised or optimizer.rate >= 1 or (gradient or 0.0) <= (weight or 0.0)
     far, near = ratio > likely * usual, ratio > possible * usual
     yield Cause(title, words, LIKELY if far and of_usual_size else POSSIBLE if near else RULED_OUT)
@@ -69,24 +66,23 @@ def _plain_words(optimizer: Optimizer) -> str:
     return "learning rate / mean |w|" if optimizer.normalised else "learning rate × mean |gradient| / mean |w|"
 
 
-def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harmless: float) -> Iterator[Cause]:
+def gradient_too_large(evidence: Evidence, *, jump: float, harmless: float) -> Iterator[Cause]:
     """Yields whether the gradient is to blame: its norm grew by ``jump`` within a step, or exceeds the weight's norm.
 
     A gradient below ``harmless`` times the weight's norm is ruled out.
     """
-    title, optimizer, before = "the gradient is too large", evidence.optimizer, _before_stats(evidence)
+    title, optimizer = "the gradient is too large", evidence.optimizer
     if optimizer is None:
         return
-    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
-    size, weight = norm(gradient), norm(before)
-    if gradient is None or size is None:
+    size, weight = norm(evidence.gradient), norm(evidence.stats_of_before)
+    if size is None:
         yield Cause(title, _no_gradient(optimizer), UNKNOWN)
         return
     earlier = norm(_gradient_before(evidence, optimizer))
     if earlier:
         since = "within a step" if evidence.adjacent else "since the dumped step before"
         words = f"its norm went from {num(earlier)} to {num(size)} {since}"
-        yield Cause("the gradient jumped", words, LIKELY if size / earlier >= jump else RULED_OUT)
+        yield weighed("the gradient jumped", words, size / earlier >= jump)
     if weight:
         words = f"its norm, {num(size)}, is {times(size / weight)} that of the weight, {num(weight)}"
         if optimizer.normalised:
@@ -96,10 +92,9 @@ def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harml
             yield Cause(title, words, LIKELY if size > weight else small)
 
 
-def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+def more_than_gradient(evidence: Evidence, *, factor: float) -> Iterator[Cause]:
     """Yields whether an adjacent step moved the weight ``factor`` times further than rate times gradient explains."""
-    optimizer, change = evidence.optimizer, evidence.change
-    plain = _plain_step(optimizer) if optimizer is not None else None
+    optimizer, change, plain = evidence.optimizer, evidence.change, _plain_step(evidence)
     if optimizer is None or not evidence.adjacent or change is None or plain is None:
         return
     if not change.moved or optimizer.normalised:
@@ -107,16 +102,15 @@ def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> 
     words = f"learning rate × mean |gradient| = {num(plain)}, the weight moved by {num(change.moved)} on average"
     title = "momentum, weight decay or another term of the optimizer adds to the gradient"
     extra = f"; momentum is {num(optimizer.momentum)}" if optimizer.momentum is not None else ""
-    yield Cause(title, words + extra, LIKELY if change.moved > factor * plain else RULED_OUT)
+    yield weighed(title, words + extra, change.moved > factor * plain)
 
 
-def almost_zero_before(evidence: Evidence, _: WatchResult, *, tiny: float) -> Iterator[Cause]:
+def almost_zero_before(evidence: Evidence, *, tiny: float) -> Iterator[Cause]:
     """Yields whether mean |w| was below ``tiny``, so that any step is large in relation."""
-    before = _before_stats(evidence)
-    if before is not None and before.abs_mean is not None:
+    before = size_of(evidence.stats_of_before)
+    if before is not None:
         title = "the weight was almost 0, so that any step is large in relation"
-        words = f"mean |w| was {num(before.abs_mean)} before"
-        yield Cause(title, words, LIKELY if before.abs_mean < tiny else RULED_OUT)
+        yield weighed(title, f"mean |w| was {num(before)} before", before < tiny)
 
 
 # -- too little ------------------------------------------------------------------------------------
@@ -148,7 +142,7 @@ def stalled_by(evidence: Evidence) -> list[Stalling]:
         tensor = None if row is None else evidence.source_of(optimizer, row)
         found.append(Stalling(f"the learning rate that {name} used is 0", tensor, slot, optimizer))
     gradient = optimizer.gradient
-    if gradient is not None and _all_zero(gradient.stats):
+    if gradient is not None and _all_zero(evidence.gradient):
         words = f"all elements of the gradient that {name} got are 0"
         found.append(Stalling(words, optimizer.gradient_upstream or gradient.key, gradient.slot, optimizer))
     return found
@@ -164,21 +158,21 @@ def where_updated(evidence: Evidence) -> Evidence:
     return evidence
 
 
-def not_updated(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def not_updated(evidence: Evidence) -> Iterator[Cause]:
     if evidence.optimizer is None:
         yield _no_optimizer(evidence)
 
 
-def not_frozen(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def not_frozen(evidence: Evidence) -> Iterator[Cause]:
     optimizer = evidence.optimizer
     if optimizer is not None:
         yield Cause("the weight is frozen", f"{optimizer.label} ({optimizer.type}) updates it", RULED_OUT)
 
 
-def no_gradient(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def no_gradient(evidence: Evidence) -> Iterator[Cause]:
     """Yields why the gradient is missing: in PyTorch's training it did not exist, elsewhere it was not dumped."""
     optimizer = evidence.optimizer
-    if optimizer is None or (optimizer.gradient is not None and optimizer.gradient.stats is not None):
+    if optimizer is None or evidence.gradient is not None:
         return
     if optimizer.of_pytorch:
         words = "it has none: it is cut off from the loss (detach, no_grad, .item()), or its module did not run"
@@ -187,13 +181,12 @@ def no_gradient(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         yield Cause("the gradient is 0 or too small", _no_gradient(optimizer), UNKNOWN)
 
 
-def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: float) -> Iterator[Cause]:
+def small_gradient(evidence: Evidence, *, small: float, tiny: float) -> Iterator[Cause]:
     """Yields whether the gradient is 0 or too small, or had NaN or Inf, so that the step was skipped.
 
     It is small below ``small`` times the weight's mean magnitude; for a weight of 0, up to ``tiny``.
     """
-    title, optimizer = "the gradient is 0 or too small", evidence.optimizer
-    gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
+    title, optimizer, gradient = "the gradient is 0 or too small", evidence.optimizer, evidence.gradient
     if optimizer is None or gradient is None:
         return
     if _all_zero(evidence.stats) and _all_zero(gradient):
@@ -219,15 +212,14 @@ def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: fl
     yield Cause(title, words, blamed if size < small * weight else RULED_OUT)
 
 
-def rate_too_low(evidence: Evidence, result: WatchResult, *, least: float, small: float) -> Iterator[Cause]:
+def rate_too_low(evidence: Evidence, *, least: float, small: float) -> Iterator[Cause]:
     """Yields whether the learning rate is to blame, as a step is less than ``least`` (or the hit's limit) of mean |w|.
 
     A gradient below ``small`` times the weight's mean magnitude is to blame instead.
     """
-    title, optimizer = "the learning rate is too low", evidence.optimizer
+    title, optimizer, gradient = "the learning rate is too low", evidence.optimizer, evidence.gradient
     if optimizer is None:
         return
-    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if optimizer.rate is None:
         yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
@@ -238,52 +230,51 @@ def rate_too_low(evidence: Evidence, result: WatchResult, *, least: float, small
         words = f"it is {num(optimizer.rate)}; with a gradient of 0 no learning rate changes anything"
         yield Cause(title, words, RULED_OUT)
         return
-    weight, plain = _size_before(evidence), _plain_step(optimizer)
+    weight, plain = _size_before(evidence), _plain_step(evidence)
     if plain is None or not weight:
         yield Cause(title, f"it is {num(optimizer.rate)}", POSSIBLE)
         return
-    expected, limit = plain / weight, _asked_ratio(result) or least
+    expected, limit = plain / weight, _asked_ratio(evidence.result) or least
     words = f"it is {num(optimizer.rate)}: {_plain_words(optimizer)} = {num(float(f'{expected:.3g}'))}"
     needed = limit / expected * optimizer.rate if expected else 0.0
     if expected < limit and needed:
         words += f", {num(limit)} would take {num(float(f'{needed:.2g}'))}"
     of_gradient = gradient is not None and (gradient.abs_mean or 0.0) < small * weight
     blamed = expected < limit and (optimizer.normalised or not of_gradient)
-    yield Cause(title, words, LIKELY if blamed else RULED_OUT)
+    yield weighed(title, words, blamed)
 
 
 def _asked_ratio(result: WatchResult) -> float | None:
     return next((float(param.value) for param in result.params if param.name == "abs_mean_update_ratio_lt"), None)
 
 
-def rounded_away(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def rounded_away(evidence: Evidence) -> Iterator[Cause]:
     """Yields whether the step is less than half the distance to the next number of the type."""
-    optimizer, limits, weight = evidence.optimizer, limits_of(evidence.tensor.meta), _size_before(evidence)
-    plain = _plain_step(optimizer) if optimizer is not None else None
+    limits, weight, plain = limits_of(evidence.tensor.meta), _size_before(evidence), _plain_step(evidence)
     if limits is None or not weight or not plain:
         return
     spacing = limits.eps * weight
     step, gap = num(float(f"{plain:.3g}")), num(float(f"{spacing:.3g}"))
     words = f"a step of about {step} against {gap}, the spacing of {limits.name} at mean |w|"
     title = f"the step is lost in the rounding of {limits.name}"
-    yield Cause(title, words, LIKELY if plain < spacing / 2 else RULED_OUT)
+    yield weighed(title, words, plain < spacing / 2)
 
 
 # -- too large, too small --------------------------------------------------------------------------
 
 
-def size_before(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
+def size_before(evidence: Evidence, *, large: bool, factor: float) -> Iterator[Cause]:
     """Yields whether the weight was as large (or small) before the step; within ``factor`` counts as the same."""
-    before, now = evidence.before, evidence.stats
+    before, earlier, now = evidence.before, size_of(evidence.stats_of_before), evidence.stats
     word = "large" if large else "small"
-    if before is not None and before.stats is not None and before.stats.abs_mean is not None and now is not None:
-        earlier, size = before.stats.abs_mean, now.abs_mean or 0.0
+    if before is not None and earlier is not None and now is not None:
+        size = now.abs_mean or 0.0
         words = f"mean |w| was {num(earlier)} at step {run_text(before.key)}, now it is {num(size)}"
         same = 1 / factor <= size / earlier <= factor if earlier else size == earlier
         title = f"it was as {word} before this step: initial values, or many steps"
-        yield Cause(title, words, LIKELY if same else RULED_OUT)
+        yield weighed(title, words, same)
         update = "this step's update" if evidence.adjacent else "an update since then"
-        yield Cause(f"{update} made it so", words, RULED_OUT if same else LIKELY)
+        yield weighed(f"{update} made it so", words, not same)
     elif evidence.updated_in is None:
         title = f"its initial values are as {word}" if evidence.initial else f"it was as {word} before the dump began"
         yield Cause(title, "this is its value before the first dumped step", LIKELY)
@@ -292,41 +283,38 @@ def size_before(evidence: Evidence, _: WatchResult, *, large: bool, factor: floa
         yield Cause(f"it was as {word} before this step", words, UNKNOWN)
 
 
-def size_by_update(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
+def size_by_update(evidence: Evidence, *, part: float) -> Iterator[Cause]:
     """Yields whether a step moves an element by more than ``part`` of the weight's mean magnitude."""
-    optimizer, before = evidence.optimizer, _before_stats(evidence)
-    if optimizer is None:
+    if evidence.optimizer is None:
         unmoved = evidence.has_graph and evidence.updater[0] < 0
         words = "no operator of the graph updates it" if unmoved else "no graph tells which operator updates it"
         yield Cause("the optimizer", words, RULED_OUT if unmoved else UNKNOWN)
         return
-    plain = _plain_step(optimizer)
-    weight = before.abs_mean if before is not None else None
+    plain, weight = _plain_step(evidence), size_of(evidence.stats_of_before)
     if plain is not None and weight:
         words = f"one step moves an element by about {num(float(f'{plain:.3g}'))}, mean |w| was {num(weight)}"
         title = "learning rate times gradient is large beside the weight"
-        yield Cause(title, words, LIKELY if plain > part * weight else RULED_OUT)
+        yield weighed(title, words, plain > part * weight)
 
 
-def no_decay(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def no_decay(evidence: Evidence) -> Iterator[Cause]:
+    yield from _decay(evidence, "nothing shrinks it: there is no weight decay", lambda decay: decay == 0)
+
+
+def strong_decay(evidence: Evidence, *, strong: float) -> Iterator[Cause]:
+    yield from _decay(evidence, "weight decay shrinks it", lambda decay: decay > strong)
+
+
+def _decay(evidence: Evidence, title: str, fits: Callable[[float], bool]) -> Iterator[Cause]:
     decay = evidence.optimizer.decay if evidence.optimizer is not None else None
     if decay is not None:
-        title = "nothing shrinks it: there is no weight decay"
-        yield Cause(title, f"weight decay is {num(decay)}", POSSIBLE if decay == 0 else RULED_OUT)
-
-
-def strong_decay(evidence: Evidence, _: WatchResult, *, strong: float) -> Iterator[Cause]:
-    decay = evidence.optimizer.decay if evidence.optimizer is not None else None
-    if decay is not None:
-        yield Cause(
-            "weight decay shrinks it", f"weight decay is {num(decay)}", POSSIBLE if decay > strong else RULED_OUT
-        )
+        yield Cause(title, f"weight decay is {num(decay)}", POSSIBLE if fits(decay) else RULED_OUT)
 
 
 # -- initial values --------------------------------------------------------------------------------
 
 
-def constant_values(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def constant_values(evidence: Evidence) -> Iterator[Cause]:
     stats = evidence.stats
     if stats is None or stats.variance is None or stats.mean is None or not stats.count:
         yield Cause("its initial values", "they cannot be read", UNKNOWN)
@@ -334,10 +322,10 @@ def constant_values(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     deviation = math.sqrt(stats.variance)
     words = f"the values are {finite_words(stats)}, mean {num(stats.mean)}, deviation {num(deviation)}"
     title = "every unit starts alike and learns alike: initialised with a constant"
-    yield Cause(title, words, RULED_OUT if deviation else LIKELY)
+    yield weighed(title, words, not deviation)
 
 
-def initialiser_misfits(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+def initialiser_misfits(evidence: Evidence, *, factor: float) -> Iterator[Cause]:
     """Yields whether the values' deviation is within ``factor`` of He's initialisation, √(2 / inputs of a unit)."""
     stats = evidence.stats
     shape = evidence.tensor.meta.shape if evidence.tensor.meta is not None else ()
@@ -348,10 +336,10 @@ def initialiser_misfits(evidence: Evidence, _: WatchResult, *, factor: float) ->
     words = f"deviation {num(deviation)}; √(2 / inputs) of this shape is {num(float(f'{usual:.3g}'))}"
     title = "the initialiser does not fit the size of the layer"
     fits = 1 / factor <= deviation / usual <= factor
-    yield Cause(title, words, RULED_OUT if fits else LIKELY)
+    yield weighed(title, words, not fits)
 
 
-def checkpoint_not_loaded(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+def checkpoint_not_loaded(evidence: Evidence) -> Iterator[Cause]:
     """Yields that constant or zero values may be left by a checkpoint that was not loaded."""
     stats = evidence.stats
     if stats is None or stats.variance is None or stats.mean is None or not stats.count:
@@ -364,10 +352,10 @@ def checkpoint_not_loaded(evidence: Evidence, _: WatchResult) -> Iterator[Cause]
 # -- what the causes share -------------------------------------------------------------------------
 
 
-def _plain_step(optimizer: Optimizer) -> float | None:
+def _plain_step(evidence: Evidence) -> float | None:
     """How far an average element moves by the gradient alone; None where rate or gradient is unknown."""
-    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
-    if optimizer.rate is None or gradient is None or gradient.abs_mean is None or gradient.bad:
+    optimizer, gradient = evidence.optimizer, evidence.gradient
+    if optimizer is None or optimizer.rate is None or gradient is None or gradient.abs_mean is None or gradient.bad:
         return None
     if optimizer.normalised:
         return abs(optimizer.rate) if gradient.abs_mean else 0.0
@@ -381,14 +369,9 @@ def _gradient_before(evidence: Evidence, optimizer: Optimizer) -> TensorStats | 
     return evidence.stats_before(row.key)
 
 
-def _before_stats(evidence: Evidence) -> TensorStats | None:
-    return evidence.before.stats if evidence.before is not None else None
-
-
 def _size_before(evidence: Evidence) -> float | None:
     """Mean |w| before the step; the present one where there is no step before."""
-    before = _before_stats(evidence) or evidence.stats
-    return before.abs_mean if before is not None else None
+    return size_of(evidence.stats_of_before or evidence.stats)
 
 
 def _no_optimizer(evidence: Evidence) -> Cause:
@@ -413,20 +396,20 @@ def _no_gradient(optimizer: Optimizer) -> str:
     return f"the gradient that {optimizer.label} got was not dumped"
 
 
-def update_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+def update_facts(evidence: Evidence) -> Iterator[str]:
     optimizer, change = evidence.optimizer, evidence.change
     if change is not None and change.ratio is not None:
         yield f"update ratio: mean |Δw| / mean |w| = {num(change.moved)} / {num(change.before)} = {num(change.ratio)}"
     if optimizer is None:
         return
-    parts = [f"learning rate {num(optimizer.rate)}"] if optimizer.rate is not None else []
-    parts += [f"momentum {num(optimizer.momentum)}"] if optimizer.momentum is not None else []
-    parts += [f"weight decay {num(optimizer.decay)}"] if optimizer.decay is not None else []
-    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
-    if gradient is not None and norm(gradient) is not None:
-        parts.append(f"norm of the gradient {num(norm(gradient))}")
-    if norm(_before_stats(evidence)) is not None:
-        parts.append(f"norm of the weight before {num(norm(_before_stats(evidence)))}")
+    numbers = {
+        "learning rate": optimizer.rate,
+        "momentum": optimizer.momentum,
+        "weight decay": optimizer.decay,
+        "norm of the gradient": norm(evidence.gradient),
+        "norm of the weight before": norm(evidence.stats_of_before),
+    }
+    parts = [f"{name} {num(value)}" for name, value in numbers.items() if value is not None]
     if parts:
         yield f"{optimizer.label} ({optimizer.type}) at step {optimizer.step}: " + ", ".join(parts)
 

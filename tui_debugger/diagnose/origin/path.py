@@ -25,7 +25,6 @@ from tui_debugger.diagnose.origin.upstream import (
     exchanged,
     exchanges,
 )
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     PARAMETERS,
     Hit,
@@ -266,11 +265,8 @@ class Tracer:
 
     def _ref(self, key: TensorKey) -> NodeTensorRef:
         here = self._rank(key.rank)
-        row = here.flow.nodes.find(key.node, key.graph)
-        if row < 0:
-            where = f"rank {key.rank} {key.node}"
-            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
-        return here.ref(here.located(NodeTensorRef(key.rank, key.step, row, key.side, key.slot, key.round)))
+        row = here.flow.row_of(key)
+        return here.ref(here.flow.located(key.step, row, key.side, key.slot, key.round))
 
     def _walk(self, ref: NodeTensorRef) -> Path:
         hops, way = list[PathHop](), Way(HopLink.START)
@@ -313,7 +309,7 @@ class Tracer:
         reasons = tuple(each.words for each in stalled_by(evidence))
         if not stalling or stalling[0].tensor is None:
             result = next(iter(hop.origin.results), None)
-            causes = tuple(likely_causes(evidence, result)) if result is not None else ()
+            causes = tuple(likely_causes(evidence.asked(result))) if result is not None else ()
             known = evidence.optimizer is not None or evidence.training is not None
             ending = PathEnd.ORIGIN if known else PathEnd.FROZEN
             return Path(self.question, (*hops, hop), ending, reasons=reasons or causes)

@@ -9,10 +9,11 @@ run without an origin that leaves bad parameters behind: later runs are made fro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -89,9 +90,17 @@ class MissingValue:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotJudged:
-    """A node that may be an origin: some inputs are unknown, or other ranks had a part in it (``exchanged``)."""
+    """A node that may be an origin: some inputs are unknown, or other ranks had a part in it.
+
+    Attributes:
+        graph, node, type: of the node that made it, or at which it changed.
+        row: that node's row in the rank's node table.
+        hits: the bad tensors, in order; it starts at the first.
+        missing: unknown inputs.
+        exchanged: other ranks had a part in it.
+    """
 
     graph: str
     node: str
@@ -106,43 +115,27 @@ class NotJudged:
         return self.hits[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin(NotJudged):
     """A node where something bad starts, or the first bad tensor of a step that has no origin.
 
     Attributes:
         start: how it starts, or why it does not start here.
-        graph, node, type: of the node that made it, or at which it changed.
-        row: that node's row in the rank's node table.
         other: the producer of an input that changed, the reader of an undumped tensor, or the node that updates a
             parameter; else empty.
-        hits: the bad tensors, in order; it starts at the first.
         results: the findings of the watchpoints that start at the first tensor.
         outputs: the outputs of the node, or the bad tensors where they were seen.
         stack: source lines, innermost first, without enclosing functions.
         stack_of: the node that the stack belongs to.
-        missing: unknown inputs.
-        exchanged: other ranks had a part in it.
     """
 
     start: OriginKind
-    graph: str
-    node: str
-    type: str
-    row: int
     other: str
-    hits: tuple[Hit, ...]
     results: tuple[WatchResult, ...]
     inputs: tuple[OriginInput, ...]
     outputs: tuple[TensorRow, ...]
     stack: tuple[Frame, ...]
     stack_of: str
-    missing: tuple[MissingValue, ...] = ()
-    exchanged: bool = False
-
-    @property
-    def hit(self) -> Hit:
-        return self.hits[0]
 
     @property
     def rank(self) -> int:
@@ -314,8 +307,8 @@ def search(
     searches: list[StepSearch] = []
     end = SearchEnd.ALL
     try:
-        for searched in _searches(ordered, asked, search_step, progress):
-            searches.append(searched)
+        for number, pair in enumerate(ordered):
+            searches.append(search_step(pair, asked, scaled(progress, number, len(ordered))))
             found = _end(searches)
             # Every step that holds an earlier or simultaneous run has to be looked at.
             if found is not None and (len(searches) == len(ordered) or span(ordered[len(searches)])[0] > found[1]):
@@ -351,13 +344,6 @@ def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
         return ()
     first = ordered[0]
     return tuple(each for each in ordered if each.step == first.step or each.hit.order[0] == first.hit.order[0])
-
-
-def _searches(
-    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], search_step: SearchStep, progress: ProgressFn
-) -> Iterator[StepSearch]:
-    for number, pair in enumerate(pairs):
-        yield search_step(pair, watchpoints, scaled(progress, number, len(pairs)))
 
 
 def knows_edges(flow: DataFlow, row: int) -> bool:
@@ -461,19 +447,15 @@ class OriginDescriber:
 
     def describe(self, group: Sequence[Examined]) -> Origin:
         head, nodes = group[0], self.flow.nodes
-        row, other = head.row, head.other
+        other = head.other
         inputs = [self._source_row(each) for each in head.values]
-        rows = self._measured([*inputs, *self._output_rows(group)])
+        rows = measured(self.measurements, [*inputs, *self._output_rows(group)], self.progress)
         found = findings(head.hit)
-        stack_of = self._with_stack(row, other, head.hit.row)
+        stack_of = self._with_stack(head.row, other, head.hit.row)
         return Origin(
+            **self._node(group),
             start=head.start,
-            graph=nodes.graph_of(row).name,
-            node=nodes.names[row],
-            type=nodes.op_type(row),
-            row=row,
             other=nodes.names[other] if other >= 0 else "",
-            hits=tuple(each.hit for each in group),
             results=tuple(found[number] for number in head.criteria if number < len(found)),
             inputs=tuple(
                 OriginInput(
@@ -488,21 +470,22 @@ class OriginDescriber:
             outputs=rows[len(inputs) :],
             stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
             stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
-            missing=self._missing(head),
-            exchanged=head.exchanged,
         )
 
     def not_judged(self, group: Sequence[Examined]) -> NotJudged:
+        return NotJudged(**self._node(group))
+
+    def _node(self, group: Sequence[Examined]) -> dict[str, Any]:
         head, nodes = group[0], self.flow.nodes
-        return NotJudged(
-            graph=nodes.graph_of(head.row).name,
-            node=nodes.names[head.row],
-            type=nodes.op_type(head.row),
-            row=head.row,
-            hits=tuple(each.hit for each in group),
-            missing=self._missing(head),
-            exchanged=head.exchanged,
-        )
+        return {
+            "graph": nodes.graph_of(head.row).name,
+            "node": nodes.names[head.row],
+            "type": nodes.op_type(head.row),
+            "row": head.row,
+            "hits": tuple(each.hit for each in group),
+            "missing": self._missing(head),
+            "exchanged": head.exchanged,
+        }
 
     def _missing(self, head: Examined) -> tuple[MissingValue, ...]:
         if head.start is not OriginKind.UNKNOWN:
@@ -525,13 +508,9 @@ class OriginDescriber:
             why = "was not fetched"
         return MissingValue(each.slot, name, why, nodes.names[holder.row if operator else each.node])
 
-    def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
-        return measured(self.measurements, rows, self.progress)
-
     def _source_row(self, each: JudgedValue) -> TensorRow:
         at = each.at or Located(self.step, -1, each.node, each.side, each.slot)
-        text = self._producer(each.node, each.slot) if each.side is Side.INPUT else ""
-        return self._row(at, "in" if each.side is Side.INPUT else "out", each.slot, text)
+        return self._row(at, each.node, each.side, each.slot)
 
     def _producer(self, row: int, slot: int) -> str:
         """``node:slot`` of what feeds an input, or the value of a constant."""
@@ -554,17 +533,13 @@ class OriginDescriber:
             slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
             places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]
         else:
-            places = [self._place_of(each.hit) for each in group]
-        return [
-            self._row(at, at.side.label, at.slot, self._producer(at.row, at.slot) if at.side is Side.INPUT else "")
-            for at in places
-        ]
+            hits = [each.hit for each in group]
+            places = [self.flow.located(self.step, hit.row, hit.key.side, hit.key.slot, hit.key.round) for hit in hits]
+        return [self._row(at, at.row, at.side, at.slot) for at in places]
 
-    def _place_of(self, hit: Hit) -> Located:
-        return self.flow.located(self.step, hit.row, hit.key.side, hit.key.slot, hit.key.round)
-
-    def _row(self, at: Located, role: str, slot: int, text: str) -> TensorRow:
-        return tensor_row(self.flow, at, (role, slot, text), self.is_bad)
+    def _row(self, at: Located, node: int, side: Side, slot: int) -> TensorRow:
+        text = self._producer(node, slot) if side is Side.INPUT else ""
+        return tensor_row(self.flow, at, (side.label, slot, text), self.is_bad)
 
     def _with_stack(self, *rows: int) -> int:
         """The first of some nodes, or else of their readers, that has a stack; -1 without one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -336,10 +336,7 @@ def exchanged(
         at = NodeTensorRef(rank, ref.step, peer, Side.OUTPUT, ref.slot, ref.round)
         inputs.append(at)
         bad = there.bad_inputs(at)
-        bad_inputs += [
-            BadInput(bad_input.ref, Way(HopLink.SENT, bad_input.way.into, bad_input.way.slots), bad_input.began)
-            for bad_input in bad
-        ]
+        bad_inputs += [replace(each, way=Way(HopLink.SENT, each.way.into, each.way.slots)) for each in bad]
         if not bad and there.hidden(at)[0]:
             absent.append(rank)
     absent += [rank for rank in group or () if rank != ref.rank and rank not in ranks]
@@ -360,7 +357,7 @@ def _sent(ref: NodeTensorRef, ranks: Sequence[int], rank_of: Callable[[int], Ups
                 same_kind = record is not None and received is not None and record.meta == received.meta
                 exact = there.statistics_alike(bad_input.ref, received)
                 way = Way(HopLink.SENT, bad_input.way.into, bad_input.way.slots, certain=exact)
-                (alike if exact else likely if same_kind else []).append(BadInput(bad_input.ref, way, bad_input.began))
+                (alike if exact else likely if same_kind else []).append(replace(bad_input, way=way))
     return OtherRankInputs(tuple(alike or likely), tuple(inputs), ())
 
 

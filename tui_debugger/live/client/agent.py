@@ -20,6 +20,7 @@ import uuid
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import CodeType
 from typing import Any, Final
 
@@ -273,7 +274,7 @@ class DebuggerConversation:
         self.ahead, self._asked = command.ahead, time.monotonic()
         self._together = command.together
         if command.run_level == wire.LEVEL_NODE:
-            self.node = messages.text_of(command.node_name)
+            self.node = wire.text_of(command.node_name)
 
     def _obey(self, command: Any, step: int) -> None:
         """Follows a command after which the training still waits. Unknown commands are skipped."""
@@ -365,12 +366,11 @@ class Agent:
         except Exception as error:  # noqa: BLE001 - gRPC absent or broken, no more threads ...
             self._say(f"the debugger cannot be used ({type(error).__name__}: {error}); training goes on")
             return
-        me = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _off_in_child(me))
+        os.register_at_fork(after_in_child=partial(call_if_alive, weakref.WeakMethod(self.forget)))
         # This also keeps the agent alive: a loop that forgot ``close`` is closed at exit.
         atexit.register(self.close_quietly)
         self._ending = EndListener()
-        _at_end_of_child(me)
+        _at_end_of_child(weakref.WeakMethod(self.close_quietly))
 
     @property
     def on(self) -> bool:
@@ -612,28 +612,22 @@ class Agent:
                 self._probe.detached()
 
 
-def _at_end_of_child(agent: weakref.ref[Agent]) -> None:
+def _at_end_of_child(close: weakref.WeakMethod[Callable[[], None]]) -> None:
     """Has a process of multiprocessing close, too: forked processes do not run ``atexit`` functions."""
     module = sys.modules.get("multiprocessing.process")
     if module is not None and module.parent_process() is not None:
         from multiprocessing.util import Finalize
 
-        Finalize(None, _close, args=(agent,), exitpriority=_EARLY)
+        Finalize(None, call_if_alive, args=(close,), exitpriority=_EARLY)
 
 
-def _close(agent: weakref.ref[Agent]) -> None:
-    found = agent()
+def call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    found = method()
     if found is not None:
-        found.close_quietly()
+        found()
 
 
 _EARLY: Final = 1000
 """Runs before the program's own finalizers, while the connection still stands."""
 _PARENTS: Final[list[object]] = []
 """In a child: objects of the parent. Never freed, because closing a channel of gRPC after a fork may hang."""
-
-
-def _off_in_child(agent: weakref.ref[Agent]) -> None:
-    found = agent()
-    if found is not None:
-        found.forget()

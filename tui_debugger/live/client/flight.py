@@ -29,7 +29,6 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
-from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.agent import of_the_training
 from tui_debugger.live.client.judging import ClientJudge, ConsecutiveSteps, StepMemory
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder
@@ -37,10 +36,10 @@ from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.client.unpacking import in_words
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
-from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
+from tui_debugger.model import PARAMETERS, TRAINABLE, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.notes import Notes
 from tui_debugger.text.numbers import and_more, plural
-from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
+from tui_debugger.watch.condition_table import by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
 
@@ -61,62 +60,9 @@ class WrittenDump:
     steps: int
 
 
-def write_flight(
-    directory: Path,
-    identity: Identity,
-    graphs: Sequence[bytes],
-    steps: Sequence[RecordedStep],
-    *,
-    most: int,
-    weights_read: Callable[[], Iterable[tuple[str, int, str]]],
-    room: int,
-    reason: str,
-) -> WrittenDump:
-    """Writes one dump; its directory gets its name only when everything is there.
-
-    Args:
-        directory: where the dump's own directory is made; other processes may write there, too.
-        identity: the training.
-        graphs: serialized ``GraphProto`` messages.
-        steps: ascending.
-        most: steps that are written, the newest ones. Of the step before them the weights are written, as inputs of the
-            nodes that read them: else nobody could tell whether these nodes got bad inputs.
-        weights_read: (node, input, weight) of the graph.
-        room: bytes that may be written, newest steps first: statistics, then values. Half of the free space of the disk
-            is always left to the training.
-        reason: for users.
-
-    Raises:
-        OSError: it cannot be written; nothing is left behind.
-    """
-    part = _begin(directory, f"flight-rank{identity.rank}-step{steps[-1].step}-{os.getpid()}")
-    try:
-        kept, room = _fitting(steps[-most:], min(room, shutil.disk_usage(part).free // 2 or room))
-        before = steps[-len(kept) - 1] if len(steps) > len(kept) else None
-        writer = DumpWriter(part, rank=identity.rank, net="flight", program=identity.program, device=identity.backend)
-        writer.metadata()
-        writer.graphs(graphs)
-        writer.history(each.step for each in kept)
-        writer.notes((each.step, each.notes) for each in steps)
-        types = _types(graphs)
-        lost: list[str] = []
-        for each in reversed(kept):
-            read = _read(each, before, weights_read(), types) if each is kept[0] and before is not None else ()
-            used, without = _write_step(writer, each, types, room, read)
-            room -= used
-            lost += [name for name in without if name not in lost]
-        if lost:
-            reason += f"\nstatistics only, there was no room on the disk for the values: {and_more(lost, _NAMED)}"
-        (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
-        nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        return WrittenDump(_finish(part), nbytes, len(kept))
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-
-
-def _fitting(kept: Sequence[RecordedStep], room: int) -> tuple[Sequence[RecordedStep], int]:
+def _fitting(ring: Iterable[RecordedStep], room: int) -> tuple[Sequence[RecordedStep], int]:
     """The newest steps whose statistics fit, at least one step; and the room that is left for values."""
+    kept = list(ring)
     start = len(kept)
     while start and (start == len(kept) or room >= LINE * len(kept[start - 1].rows)):
         start -= 1
@@ -176,21 +122,14 @@ def _write_step(
             continue
         if used + row.values.nbytes > room:
             without += [row.name] if number < len(kept.first) else []
-        elif _store(writer, kept.step, name, row):
+            continue
+        with contextlib.suppress(ValueError):  # files cannot hold this element type; its statistics are written
+            writer.array(kept.step, name, row.values)
             used += row.values.nbytes
     pairs = zip(names, kept.rows, strict=True)
     lines = [(name, row.meta, row.stats) for name, row in pairs if row.stats is not None]
     writer.statistics(kept.step, [*read, *lines])
     return used, without
-
-
-def _store(writer: DumpWriter, step: int, name: TensorName, row: FlightRow) -> bool:
-    try:
-        if row.values is not None:
-            writer.array(step, name, row.values)
-    except ValueError:  # files cannot hold this element type; its statistics are written
-        return False
-    return True
 
 
 def _types(graphs: Sequence[bytes]) -> dict[str, str]:
@@ -199,26 +138,6 @@ def _types(graphs: Sequence[bytes]) -> dict[str, str]:
         types.update((node.full_name, node.op_type) for node in graph.nodes)
         types.update((parameter.name, PARAMETER) for parameter in graph.parameters)
     return types
-
-
-def table_of(graphs: Sequence[bytes]) -> NodeTable:
-    return build_table([parse_graph(graph) for graph in graphs])
-
-
-def flight_watchpoints(
-    table: NodeTable,
-    watch: Sequence[tuple[str, Params, NodeSelection]],
-    device: str,
-    *,
-    with_recommended: bool,
-) -> Iterator[tuple[Watchpoint, list[str]]]:
-    """Watchpoints with the full names of their nodes; recommended ones only if they work on ``device``."""
-    wanted = [Watchpoint(0, condition, params, selection) for condition, params, selection in watch]
-    if with_recommended:
-        wanted += recommended(table.category, [table.op_type(row) for row in range(len(table))], device=device)
-    for number, watchpoint in enumerate(wanted, 1):
-        rows = np.flatnonzero(select(table, watchpoint.selection)).tolist()
-        yield replace(watchpoint, id=number), [table.names[row] for row in rows]
 
 
 ROW_BYTES: Final = 600
@@ -342,7 +261,7 @@ class FlightRecorder:
         self._unrecorded = unrecorded
         self._patience, self._memory = patience, memory
         self._graphs: Sequence[bytes] = ()
-        self._table: NodeTable | None = None
+        self._table = build_table(())
         given = [text for text in flight.watch or () if text.strip() != RECOMMENDED]
         self._watch = [parse_watch(text) for text in given]
         self._recommended = len(given) < len(flight.watch or ())
@@ -379,13 +298,19 @@ class FlightRecorder:
     def know(self, graphs: Sequence[bytes]) -> ClientJudge:
         """Takes a new graph; returns ``judge`` for its nodes."""
         self._graphs = tuple(graphs)
-        self._table = table_of(self._graphs)
-        backend = self._identity.backend
-        watched = flight_watchpoints(self._table, self._watch, backend, with_recommended=self._recommended)
-        self.judge = ClientJudge(watched)
+        self._table = table = build_table([parse_graph(graph) for graph in self._graphs])
+        types = [table.op_type(row) for row in range(len(table))]
+        watchpoints = [Watchpoint(0, *each) for each in self._watch]
+        if self._recommended:  # those that work on the device
+            watchpoints += recommended(table.category, types, device=self._identity.backend)
+        self.judge = ClientJudge()
         self.judge.patience, self.judge.memory = self._patience, self._memory
-        for row, name in enumerate(self._table.names):
-            self.judge.know(name, self._table.op_type(row), int(self._table.category[row]))
+        for number, each in enumerate(watchpoints, 1):
+            watchpoint = replace(each, id=number)
+            for row in np.flatnonzero(select(table, watchpoint.selection)).tolist():
+                self.judge.add(watchpoint, table.names[row])
+        for name, kind, category in zip(table.names, types, table.category.tolist(), strict=True):
+            self.judge.know(name, kind, category)
         return self.judge
 
     # -- a step --------------------------------------------------------------------------------------
@@ -458,28 +383,23 @@ class FlightRecorder:
     # -- what is kept --------------------------------------------------------------------------------
 
     def _older(self) -> Sequence[RecordedStep]:
-        count = max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)
-        return [self._ring[place] for place in range(count)]
+        return list(self._ring)[: max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)]
 
     def _inputs(self, name: str) -> Sequence[Key]:
         table = self._table
-        row = table.find(name) if table is not None else -1
-        if table is None or row < 0:
-            return ()
-        return [(table.names[node], slot) for node, slot in table.inputs(row) if node >= 0]
+        row = table.find(name)
+        return [(table.names[node], slot) for node, slot in (table.inputs(row) if row >= 0 else ()) if node >= 0]
 
     def _weights_read(self) -> Iterator[tuple[str, int, str]]:
         table = self._table
-        if table is None:
-            return
         for row in range(len(table)):
             for number, (node, _) in enumerate(table.inputs(row)):
                 if node >= 0 and table.category_of(node) in TRAINABLE:
                     yield table.names[row], number, table.names[node]
 
     def _outlives(self, name: str) -> bool:
-        row = self._table.find(name) if self._table is not None else -1
-        return self._table is not None and row >= 0 and self._table.category_of(row) in PARAMETERS
+        row = self._table.find(name)
+        return row >= 0 and self._table.category_of(row) in PARAMETERS
 
     def _important(self, rows: Sequence[FlightRow]) -> Iterator[int]:
         """Places of bad tensors in order, each followed by its inputs."""
@@ -553,16 +473,7 @@ class FlightRecorder:
             steps.insert(0, self._left)
         late = [each for each, (step, _) in self._unwritten.items() if step >= oldest and each not in lines]
         try:
-            written = write_flight(
-                self._directory,
-                self._identity,
-                self._graphs,
-                steps,
-                most=len(self._ring),
-                weights_read=self._weights_read,
-                room=room,
-                reason="\n".join((*lines, *late, *self._remarks(oldest))),
-            )
+            written = self._write_dump(steps, room, "\n".join((*lines, *late, *self._remarks(oldest))))
         except Exception as error:
             if of_the_training(error):
                 raise
@@ -572,6 +483,41 @@ class FlightRecorder:
         self._newest = written.path, last
         self._unwritten = {each: lost for each, lost in self._unwritten.items() if lost[0] < oldest}
         return f"{lines[0]}: {self._contents(written)}"
+
+    def _write_dump(self, steps: Sequence[RecordedStep], room: int, reason: str) -> WrittenDump:
+        """Writes one dump; its directory gets its name only when everything is there. OSError: nothing is left behind.
+
+        Of the step before those in the ring the weights are written, as inputs of the nodes that read them: else nobody
+        could tell whether these nodes got bad inputs. Half of the free space of the disk, and what exceeds ``room``, is
+        left alone: the newest steps come first, statistics, then values.
+        """
+        who = self._identity
+        part = _begin(self._directory, f"flight-rank{who.rank}-step{steps[-1].step}-{os.getpid()}")
+        try:
+            kept, room = _fitting(self._ring, min(room, shutil.disk_usage(part).free // 2 or room))
+            before = steps[-len(kept) - 1] if len(steps) > len(kept) else None
+            writer = DumpWriter(part, rank=who.rank, net="flight", program=who.program, device=who.backend)
+            writer.metadata()
+            writer.graphs(self._graphs)
+            writer.history(each.step for each in kept)
+            writer.notes((each.step, each.notes) for each in steps)
+            types = _types(self._graphs)
+            lost: list[str] = []
+            for each in reversed(kept):
+                read = (
+                    _read(each, before, self._weights_read(), types) if each is kept[0] and before is not None else ()
+                )
+                used, without = _write_step(writer, each, types, room, read)
+                room -= used
+                lost += [name for name in without if name not in lost]
+            if lost:
+                reason += f"\nstatistics only, there was no room on the disk for the values: {and_more(lost, _NAMED)}"
+            (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
+            nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
+            return WrittenDump(_finish(part), nbytes, len(kept))
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
 
     def _contents(self, written: WrittenDump) -> str:
         """``the last 2 steps are in DIR, without 3 older ones (disk=1,000)``."""

@@ -239,8 +239,6 @@ class MessageStream(Iterator[Any]):
             return message
 
 
-SESSION_HEADER: Final = "tdbg-session"
-"""Metadata key of a call: the session of the caller. Clients on one unix socket have no addresses of their own."""
 LARGEST_REPLY: Final = 64 << 20
 """Bytes of a reply: a watchpoint on some hundred thousand nodes."""
 _LAST_ANSWER: Final = 12
@@ -302,7 +300,7 @@ class DebuggerLink:
         self._line: MessageStream | None = None
         self._line_call: Any = None
         self._waiting_since: float | None = None
-        self._headers = [(SESSION_HEADER, session)]
+        self._headers = [(wire.SESSION_HEADER, session)]
         if settings.token:
             self._headers.append((wire.TOKEN_HEADER, settings.token))
         self._channel = _channel(grpc, settings)
@@ -335,7 +333,9 @@ class DebuggerLink:
         exchange = ProtocolCall(name, message, None if patient or limit is not None else self.timeout)
         try:
             self._begin(exchange)
-            return self._reply(exchange, exchange.limit) if limit is None else self._reply_within(exchange, limit)
+            if limit is not None and not self._wait(exchange, limit):
+                return None
+            return self._reply(exchange, exchange.limit if limit is None else 0.0)
         finally:
             self._end(exchange)
 
@@ -424,16 +424,22 @@ class DebuggerLink:
         try:
             return feed.put(request, self.timeout)
         except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
-            self.fail(LinkLostError("was interrupted"))
-            raise InterruptedWait(error) from None
+            raise self._interrupted(error) from None
+
+    def _wait(self, exchange: ProtocolCall, limit: float | None) -> bool:
+        try:
+            return exchange.wait(limit)
+        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
+            raise self._interrupted(error) from None
+
+    def _interrupted(self, error: BaseException) -> InterruptedWait:
+        self.fail(LinkLostError("was interrupted"))
+        return InterruptedWait(error)
 
     def _reply(self, exchange: ProtocolCall, limit: float | None) -> Any:
         self._waiting_since = time.monotonic()
         try:
-            answered = exchange.wait(None if limit is None else limit + 1.0)  # gRPC's own deadline comes first
-        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
-            self.fail(LinkLostError("was interrupted"))
-            raise InterruptedWait(error) from None
+            answered = self._wait(exchange, None if limit is None else limit + 1.0)  # gRPC's own deadline comes first
         finally:
             self._waiting_since = None
         if not answered:
@@ -443,14 +449,6 @@ class DebuggerLink:
             self.fail(self._meaning(exchange.failure))
             self._check()
         return exchange.reply
-
-    def _reply_within(self, exchange: ProtocolCall, limit: float) -> Any:
-        try:
-            answered = exchange.wait(limit)
-        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
-            self.fail(LinkLostError("was interrupted"))
-            raise InterruptedWait(error) from None
-        return self._reply(exchange, 0.0) if answered else None
 
     def _meaning(self, failure: Any) -> LinkLostError:
         if not isinstance(failure, self._grpc.RpcError):

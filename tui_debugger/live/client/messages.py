@@ -16,7 +16,7 @@ from typing import Any, Final
 from tui_debugger.graph.messages import CALL, RANKS, type_name
 from tui_debugger.live import wire
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
-from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded, text_of
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.notes import Note, Notes
 from tui_debugger.stats.dtypes import canonical_name
@@ -217,7 +217,7 @@ def _single(value: float | None, absent: float) -> float:
 
 def asked(view: Any) -> list[RemoteTensor]:
     return [
-        RemoteTensor(_text(each.node_name), _slot(each.slot), each.iter == _PREVIOUS, each.truncate)
+        RemoteTensor(text_of(each.node_name), _slot(each.slot), each.iter == _PREVIOUS, each.truncate)
         for each in view.tensors
     ]
 
@@ -265,17 +265,12 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
     return RemoteWatchpoint(
         command.id,
         condition.condition,
-        tuple((_text(each.name), _text(each.text) or each.value, each.disabled) for each in condition.params),
-        tuple((_text(each.node_name), _text(each.node_type), _text(each.graph_name)) for each in command.watch_nodes),
-        {_text(each.node_name): each.category for each in command.watch_nodes if each.HasField("category")},
+        tuple((text_of(each.name), text_of(each.text) or each.value, each.disabled) for each in condition.params),
+        tuple(
+            (text_of(each.node_name), text_of(each.node_type), text_of(each.graph_name)) for each in command.watch_nodes
+        ),
+        {text_of(each.node_name): each.category for each in command.watch_nodes if each.HasField("category")},
     )
-
-
-def text_of(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
-
-
-_text = text_of
 
 
 def _slot(value: bytes) -> int:

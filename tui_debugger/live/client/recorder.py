@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.agent import Agent, of_the_training
+from tui_debugger.live.client.agent import Agent, call_if_alive, of_the_training
 from tui_debugger.live.client.endings import EndListener
 from tui_debugger.live.client.flight import Flight, FlightRecorder, FlightRow
 from tui_debugger.live.client.forked import ForkedCounts
@@ -113,7 +113,7 @@ class Recorder:
         if self._agent.on:
             self._forked = ForkedCounts()
             self._recordings.forked = self._forked.all
-            atexit.register(_close, weakref.ref(self))
+            atexit.register(call_if_alive, weakref.WeakMethod(self.__del__))
 
     def _start(self) -> None:
         """Starts with empty recordings, also after a fork."""
@@ -450,13 +450,6 @@ def _text(name: Any, otherwise: str) -> str:
         if of_the_training(error):
             raise
         return otherwise
-
-
-def _close(recorder: weakref.ref[Recorder]) -> None:
-    found = recorder()
-    if found is not None:
-        with contextlib.suppress(Exception, TrainingTerminated):
-            found.close()
 
 
 class _StepBlock:

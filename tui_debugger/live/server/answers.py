@@ -13,7 +13,7 @@ from typing import Any, Final
 from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
 from tui_debugger.live.server.identity import MemoryLimit
-from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
+from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink, text_of
 from tui_debugger.model import AtLeast, OperandState, ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.fields import SENT, STORED
@@ -96,7 +96,7 @@ def hit_of(message: Any) -> ReceivedHit | None:
     error = max(0, int(message.error_code))
     meta, stats = stats_beside_hit(message)
     return ReceivedHit(
-        node=_text(message.tensor.node_name),
+        node=text_of(message.tensor.node_name),
         slot=int(slot),
         watchpoint=own_id(int(message.id)),
         condition=int(message.watch_condition.condition),
@@ -108,7 +108,7 @@ def hit_of(message: Any) -> ReceivedHit | None:
         stats=stats,
         inputs_unknown=bool(message.inputs_unknown),
         operands=tuple(
-            (_text(each.name), OperandState(each.state))
+            (text_of(each.name), OperandState(each.state))
             for each in message.operands[:_MOST_PARAMS]
             if each.state in set(OperandState)
         ),
@@ -117,21 +117,17 @@ def hit_of(message: Any) -> ReceivedHit | None:
 
 def _param(param: Any, error: int) -> ParamResult:
     if param.text:
-        quantities = tuple((_text(each.name), _found(each)) for each in param.quantities[:_MOST_QUANTITIES])
-        return ParamResult(_text(param.name), _text(param.text), bool(param.hit), None, quantities)
+        quantities = tuple((text_of(each.name), _found(each)) for each in param.quantities[:_MOST_QUANTITIES])
+        return ParamResult(text_of(param.name), text_of(param.text), bool(param.hit), None, quantities)
     value = bool(param.value) if param.name in _BOOLS else float(param.value)
     measured = not error and param.name not in _NO_ACTUAL
-    return ParamResult(_text(param.name), value, bool(param.hit), float(param.actual_value) if measured else None)
+    return ParamResult(text_of(param.name), value, bool(param.hit), float(param.actual_value) if measured else None)
 
 
 def _found(quantity: Any) -> float | str | None:
     if quantity.text:
-        return _text(quantity.text)
+        return text_of(quantity.text)
     return float(quantity.value) if quantity.HasField("value") else None
-
-
-def _text(data: bytes) -> str:
-    return bytes(data).decode("utf-8", errors="replace")
 
 
 class AnswerTooLargeError(Exception):
@@ -353,10 +349,8 @@ class ValuesAnswer(ViewAnswer):
 
 
 def _is(tensor: RemoteTensor, message: Any) -> bool:
-    name = message.node_name.decode("utf-8", errors="replace")
+    name = text_of(message.node_name)
     wanted = {tensor.node, tensor.node.rpartition("/")[2]} if tensor.truncate else {tensor.node}
     return (
-        name in wanted
-        and message.slot.decode("utf-8", errors="replace") == str(tensor.slot)
-        and (message.iter == PREVIOUS) == tensor.previous
+        name in wanted and text_of(message.slot) == str(tensor.slot) and (message.iter == PREVIOUS) == tensor.previous
     )

@@ -78,7 +78,7 @@ class ClientQuestion:
 class RunPlan:
     """How a training goes on."""
 
-    left: int | None  # steps after the one that is asked for now; None: no end
+    steps: int | None = 1  # that are still to run, with the one that is asked for now; None: no end
     stop_on_hit: bool = True  # hits end it
     node: str | None = None  # a node to stop at (empty: the next one); None: run by steps
     stop_on_new_nodes: bool = False  # a graph that is sent anew interrupts it
@@ -162,37 +162,32 @@ Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | TensorRequest
 
 def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
     """The ``EventReply`` of a command; ``swap_tolerances`` for MindSpore before 1.6, which reads atol before rtol."""
-    reply: Any = wire.message("EventReply")()
+    answer: Any = wire.message("EventReply")()
     match command:
         case Exit():
-            reply.exit = True
+            answer.exit = True
         case RunStep(ahead, together):
-            reply.run_cmd.run_level, reply.run_cmd.run_steps = wire.LEVEL_STEP, 1
+            answer.run_cmd.run_level, answer.run_cmd.run_steps = wire.LEVEL_STEP, 1
             if together:
-                reply.run_cmd.together = True
+                answer.run_cmd.together = True
             if ahead:
-                reply.run_cmd.ahead = ahead
+                answer.run_cmd.ahead = ahead
         case RunNode(name):
-            reply.run_cmd.run_level, reply.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
+            answer.run_cmd.run_level, answer.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
         case Recheck():
-            reply.run_cmd.run_level = wire.LEVEL_RECHECK
+            answer.run_cmd.run_level = wire.LEVEL_RECHECK
         case Watch(watchpoint):
-            _watch(reply.set_cmd, watchpoint, swap_tolerances)
+            _watch(answer.set_cmd, watchpoint, swap_tolerances)
         case Unwatch(number):
-            reply.set_cmd.delete, reply.set_cmd.id = True, number
+            answer.set_cmd.delete, answer.set_cmd.id = True, number
         case TensorRequest(level, tensors):
-            _view(reply.view_cmd, level, tensors)
-    return bytes(reply.SerializeToString())
+            _view(answer.view_cmd, level, tensors)
+    return bytes(answer.SerializeToString())
 
 
-def status(number: int) -> bytes:
-    """An ``EventReply`` with a status only; OK takes no bytes, as in MindSpore's own replies."""
-    return bytes(wire.message("EventReply")(status=number).SerializeToString()) if number else b""
-
-
-def matched(yes: bool) -> bytes:
-    """The answer to a handshake. Omitting false would read as a server of 1.0."""
-    return bytes(wire.message("EventReply")(version_matched=yes).SerializeToString())
+def reply(**fields: int | bool) -> bytes:
+    """An ``EventReply`` of a few fields."""
+    return bytes(wire.message("EventReply")(**fields).SerializeToString())
 
 
 def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> None:
@@ -491,17 +486,12 @@ class TrainingConversation:
             self._lists_meanwhile = self.phase is Phase.RUNNING
         return self._lists
 
-    def run(
-        self,
-        steps: int | None,
-        *,
-        stop_on_hit: bool = True,
-        stop_on_new_nodes: bool = False,
-        stop_at_nodes: bool = True,
-    ) -> Events:
-        """See ``wire.TrainingProcess``; NotStoppedError: the training is not waiting."""
-        left = None if steps is None else max(steps, 1) - 1
-        return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes, stop_at_nodes=stop_at_nodes))
+    def run(self, plan: RunPlan) -> Events:
+        """Goes on; NotStoppedError: the training is not waiting."""
+        self._need_waiting()
+        self._course, self._pause = plan, False
+        self.phase = Phase.RUNNING
+        return [Event.RUNNING]
 
     def run_to_node(self, name: str = "") -> Events:
         """Goes on to a node, or to the next one. UnsupportedError: the client stops at the end of steps only."""
@@ -510,7 +500,7 @@ class TrainingConversation:
                 "this training stops at the end of steps only",
                 hint="MindSpore before 1.5 on GPU and PyTorch with level='op' stop at nodes",
             )
-        return self._go(RunPlan(0, node=name, stop_on_new_nodes=True))
+        return self.run(RunPlan(node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
         self._pause = self._course is not None and not self.released
@@ -531,7 +521,13 @@ class TrainingConversation:
 
     def ask(self, command: TensorRequest | Recheck, answer: object = None) -> ClientQuestion:
         """Queues a question. NotStoppedError: the training is not waiting; LostError: the training is gone."""
-        self._need_stopped()
+        if self.phase in (Phase.LOST, Phase.DONE):
+            done = self.phase is Phase.DONE
+            raise LostError(
+                "the training has ended" if done else "the connection to the training was lost",
+                hint="" if done else "it is taken up again when it comes back",
+            )
+        self._need_waiting()
         question = ClientQuestion(command, answer)
         self._questions.append(question)
         return question
@@ -568,21 +564,9 @@ class TrainingConversation:
 
     # How ----------------------------------------------------------------------------------------------------------
 
-    def _need_stopped(self) -> None:
-        if self.phase is Phase.LOST or self.phase is Phase.DONE:
-            raise LostError(
-                "the training has ended" if self.phase is Phase.DONE else "the connection to the training was lost",
-                hint="" if self.phase is Phase.DONE else "it is taken up again when it comes back",
-            )
+    def _need_waiting(self) -> None:
         if self.phase is not Phase.STOPPED or self._terminate:
             raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
-
-    def _go(self, course: RunPlan) -> Events:
-        if self.phase is not Phase.STOPPED or self._terminate:
-            raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
-        self._course, self._pause = course, False
-        self.phase = Phase.RUNNING
-        return [Event.RUNNING]
 
     def _next(self) -> Command | None:
         if self._terminate or self.phase is Phase.DONE:
@@ -599,7 +583,8 @@ class TrainingConversation:
         if course.node is not None:
             return RunNode(course.node)
         alone = self.features & wire.RUNS_AHEAD and not self._pause
-        return RunStep((ENDLESS if course.left is None else course.left) if alone else 0, course.together)
+        ahead = ENDLESS if course.steps is None else max(course.steps - 1, 0)
+        return RunStep(ahead if alone else 0, course.together)
 
     def _next_question(self, question: ClientQuestion) -> Command:
         if isinstance(question.command, Recheck) and (change := self._change()) is not None:
@@ -688,10 +673,10 @@ class TrainingConversation:
             assert self.stop is not None  # noqa: S101 - set just before
             here = self.stop.node
             return bool(course.node and here and here != course.node)
-        if course.left is None:
+        if course.steps is None:
             return True
-        course.left -= ran
-        return course.left >= 0
+        course.steps -= ran
+        return course.steps > 0
 
     def _fail_questions(self) -> None:
         for question in (*self._questions, *([self._open] if self._open else ())):

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote
 
-from tui_debugger.live.wire import Unrecorded
+from tui_debugger.live.wire import Unrecorded, text_of
 from tui_debugger.notes import Note, limited
 from tui_debugger.text.clean import clean
 
@@ -87,33 +87,17 @@ class ClientVersion:
 
 def judge(text: str) -> ClientVersion:
     """Judges the version of a client of MindSpore; empty means 1.0, which gives none."""
-    if not text:
-        return ClientVersion(
-            Admission.TOO_OLD,
-            (1, 0),
-            refusal="MindSpore 1.0 or older: its debugger speaks other messages; 1.1 to 2.3 are understood",
-        )
     found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
-    if found is None:
-        return ClientVersion(
-            Admission.MISMATCH, (0, 0), refusal=f"a client of an unknown version ({text}); 1.1 to 2.3 are understood"
-        )
-    version = (int(found[1]), int(found[2]))
-    if version < (1, 1):
-        return ClientVersion(
-            Admission.TOO_OLD,
-            version,
-            refusal=f"MindSpore {text}: its debugger speaks other messages; 1.1 to 2.3 are understood",
-        )
-    if version[0] > NEWEST[0]:
-        return ClientVersion(
-            Admission.MISMATCH, version, refusal=f"MindSpore {text} is not known; 1.1 to 2.3 are understood"
-        )
-    if version[0] == NEWEST[0] and version > NEWEST:
-        return ClientVersion(
-            Admission.ADMITTED, version, f"MindSpore {text} is newer than 2.3, the newest that this was made for"
-        )
-    return ClientVersion(Admission.ADMITTED, version)
+    version = (int(found[1]), int(found[2])) if found is not None else (0, 0) if text else (1, 0)
+    if not text or (found is not None and version < (1, 1)):
+        name = f"MindSpore {text}" if text else "MindSpore 1.0 or older"
+        refusal = f"{name}: its debugger speaks other messages; 1.1 to 2.3 are understood"
+        return ClientVersion(Admission.TOO_OLD, version, refusal=refusal)
+    if found is None or version[0] > NEWEST[0]:
+        name = f"MindSpore {text} is not known" if found is not None else f"a client of an unknown version ({text})"
+        return ClientVersion(Admission.MISMATCH, version, refusal=f"{name}; 1.1 to 2.3 are understood")
+    newer = f"MindSpore {text} is newer than 2.3, the newest that this was made for"
+    return ClientVersion(Admission.ADMITTED, version, newer if version > NEWEST else "")
 
 
 _LONGEST = 200
@@ -179,27 +163,23 @@ class Handshake:
 
 
 def handshake_of(metadata: Any) -> Handshake:
-    client = cut_and_clean(text(metadata.client))
+    client = cut_and_clean(text_of(metadata.client))
     own = bool(client)
-    version = cut_and_clean(text(metadata.ms_version))
+    version = cut_and_clean(text_of(metadata.ms_version))
     return Handshake(
         judged=ClientVersion(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
-        session=cut_and_clean(text(metadata.session)) if own else "",
+        session=cut_and_clean(text_of(metadata.session)) if own else "",
         rank=int(metadata.rank) if own and metadata.HasField("rank") and metadata.rank >= 0 else None,
         world_size=int(metadata.world_size) if own and metadata.world_size > 0 else None,
-        device=cut_and_clean(text(metadata.device_name)).partition(":")[0],
-        backend=cut_and_clean(text(metadata.backend)),
+        device=cut_and_clean(text_of(metadata.device_name)).partition(":")[0],
+        backend=cut_and_clean(text_of(metadata.backend)),
         program=client if own else f"MindSpore {version}".strip(),
         features=int(metadata.features) if own else 0,
         graphs=max(0, int(metadata.graph_num)),
-        place=(cut_and_clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
-        run=cut_and_clean(text(metadata.run)) if own and metadata.HasField("run") else None,
+        place=(cut_and_clean(text_of(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
+        run=cut_and_clean(text_of(metadata.run)) if own and metadata.HasField("run") else None,
     )
-
-
-def text(data: bytes) -> str:
-    return bytes(data).decode("utf-8", errors="replace")
 
 
 def cut_and_clean(words: str) -> str:
@@ -217,9 +197,9 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
     """Reads the ``unrecorded`` of a ``Metadata``; texts are cleaned, entries without a count are left out."""
     found = (
         Unrecorded(
-            cut_and_clean(text(each.what)) or _OTHERS,
+            cut_and_clean(text_of(each.what)) or _OTHERS,
             min(int(each.count), _MOST),
-            cut_and_clean(text(each.example)),
+            cut_and_clean(text_of(each.example)),
             max(int(each.step), 0),
         )
         for each, _ in zip(message.unrecorded, range(16 * KINDS), strict=False)
@@ -230,7 +210,7 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
 def notes_of(message: Any) -> list[tuple[int, dict[str, Note]]]:
     """Reads the ``notes`` of a ``Metadata``, within the limits; other values are left out."""
     return [
-        (int(each.step), limited((text(note.name), _value(note)) for note in each.notes))
+        (int(each.step), limited((text_of(note.name), _value(note)) for note in each.notes))
         for each in message.notes
         if each.step >= 0
     ]
@@ -240,7 +220,7 @@ def _value(note: Any) -> object:
     for name in ("real", "integer", "truth"):
         if note.HasField(name):
             return getattr(note, name)
-    return text(note.text) if note.HasField("text") else None
+    return text_of(note.text) if note.HasField("text") else None
 
 
 def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:

@@ -11,7 +11,7 @@ import contextlib
 import hmac
 import ipaddress
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -19,7 +19,7 @@ import grpc
 
 from tui_debugger.live import wire
 from tui_debugger.live.server.answers import AnswerTooLargeError, GraphAssembly, hit_of
-from tui_debugger.live.server.conversation import Exit, Level, RunStep, TrainingReport, encode, matched, status
+from tui_debugger.live.server.conversation import Exit, Level, RunStep, TrainingReport, encode, reply
 from tui_debugger.live.server.identity import (
     Admission,
     Caller,
@@ -28,24 +28,10 @@ from tui_debugger.live.server.identity import (
     cut_and_clean,
     handshake_of,
     notes_of,
-    text,
     unrecorded_of,
 )
 from tui_debugger.live.server.training import Registry, RemoteTraining
-from tui_debugger.live.wire import ReceivedHit
-
-
-class WatchedCall:
-    """One call that is reading."""
-
-    def __init__(self, context: Any, clock: Callable[[], float]) -> None:
-        self.context, self._clock = context, clock
-        self.since = clock()
-        self.messages = 0
-
-    def renew(self) -> None:
-        self.since = self._clock()
-        self.messages += 1
+from tui_debugger.live.wire import ReceivedHit, text_of
 
 
 class IdleCalls:
@@ -54,32 +40,23 @@ class IdleCalls:
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
         self._idle, self.clock = idle, clock
         self._lock = threading.Lock()
-        self._reading: set[WatchedCall] = set()
+        self._heard: dict[Any, float] = {}
+        """The time of the last message, by the context of a call."""
 
-    def since(self, began: float) -> float:
-        return self.clock() - began
-
-    @property
-    def reading(self) -> Sequence[WatchedCall]:
+    def heard(self, context: Any) -> None:
         with self._lock:
-            return tuple(self._reading)
+            self._heard[context] = self.clock()
 
-    def watch(self, context: Any) -> WatchedCall:
-        watched = WatchedCall(context, self.clock)
+    def leave(self, context: Any) -> None:
         with self._lock:
-            self._reading.add(watched)
-        return watched
-
-    def leave(self, watched: WatchedCall) -> None:
-        with self._lock:
-            self._reading.discard(watched)
+            self._heard.pop(context, None)
 
     def tick(self) -> None:
         now = self.clock()
         with self._lock:
-            late = [each for each in self._reading if now - each.since > self._idle]
-        for each in late:
-            each.context.cancel()
+            late = [context for context, heard in self._heard.items() if now - heard > self._idle]
+        for context in late:
+            context.cancel()
 
 
 _SOON: Final = 0.05
@@ -109,7 +86,7 @@ class ClientCall:
         shown = {entry.key: entry.value for entry in context.invocation_metadata() or ()}
         self.token: str | bytes | None = shown.get(wire.TOKEN_HEADER)
         session = shown.get(wire.SESSION_HEADER, "")
-        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text(session)))
+        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text_of(session)))
         self._messages, self._patience = messages, patience
         self._broken = threading.Event()
         self._on_break: Callable[[], None] = _nothing
@@ -122,15 +99,15 @@ class ClientCall:
         """The messages of the call as bytes; also ends when the connection breaks, see ``is_whole``."""
         # No context manager that is a generator: where this one is closed, those of Python 3.10 leave the exception and
         # its frames in a circle, the call within it, and gRPC counts the call as open until garbage is collected.
-        watched = self._patience.watch(self.context)
+        self._patience.heard(self.context)
         try:
             # gRPC raises whatever it likes when a connection ends in the middle of a stream.
             with contextlib.suppress(Exception):
                 for message in self._messages:
-                    watched.renew()
+                    self._patience.heard(self.context)
                     yield message
         finally:
-            self._patience.leave(watched)
+            self._patience.leave(self.context)
 
     def messages(self) -> Iterator[tuple[Any, int]]:
         for raw in self.raw():
@@ -223,8 +200,9 @@ _LEVELS: Final = {
     "SendTensorStats": Level.STATISTICS,
     "SendTensorBase": Level.BASE,
 }
-_FAILED: Final = status(wire.FAILED)
-_OK: Final = status(wire.OK)
+_FAILED: Final = reply(status=wire.FAILED)
+_OK: Final = b""
+"""OK takes no bytes, as in MindSpore's own replies."""
 
 
 class Service:
@@ -246,10 +224,7 @@ class Service:
             "WaitCMD": self._wait,
             "SendMetadata": self._metadata,
             "SendHeartbeat": self._heartbeat,
-            "SendGraph": self._graphs,
-            "SendMultiGraphs": self._graphs,
-            "SendWatchpointHits": self._hits,
-        }.get(name, self._views)
+        }.get(name, self._stream)
 
         def answer(messages: Iterator[bytes], context: Any) -> bytes:
             call = ClientCall(name, messages, context, self._patience)
@@ -265,12 +240,14 @@ class Service:
     def _admit(self, call: ClientCall) -> None:
         if self.closing:
             call.abort(grpc.StatusCode.UNAVAILABLE, "the debugger is closing")
-        refusal = self._gate.refusal(call.token)
+        self._let_in(call, self._gate.refusal(call.token))
+        if self._registry.is_cut_off(call.caller):
+            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "cut off: too many broken rules")
+
+    def _let_in(self, call: ClientCall, refusal: str) -> None:
         if refusal:
             self._registry.refuse(call.caller.host, refusal)
             call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
-        if self._registry.is_cut_off(call.caller):
-            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "cut off: too many broken rules")
 
     # Calls with one message ----------------------------------------------------------------------------------------
 
@@ -280,21 +257,20 @@ class Service:
             if training := self._registry.find(call.caller):
                 training.lacks(unrecorded_of(message))
                 training.notes.add(notes_of(message))
-                training.finish(_step_of(training, message), cut_and_clean(text(message.cause)))
+                training.finish(_step_of(training, message), cut_and_clean(text_of(message.cause)))
             return _OK
         handshake = handshake_of(message)
-        if handshake.own and (refusal := self._gate.own_refusal(call.token)):
-            self._registry.refuse(call.caller.host, refusal)
-            call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
+        if handshake.own:
+            self._let_in(call, self._gate.own_refusal(call.token))
         if handshake.judged.admission is Admission.TOO_OLD:
             self._registry.turn_away(call.caller, handshake)
-            return matched(False)
+            return reply(version_matched=False)  # omitting it would read as a server of 1.0
         if refusal := self._registry.refuses(call.caller, handshake):
             self._turn_away(call, refusal)
         if self._registry.greet(call.caller, handshake) is None:
             self._registry.strike(call.caller, "too many handshakes")
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
-        return matched(handshake.judged.admission is Admission.ADMITTED)
+        return reply(version_matched=handshake.judged.admission is Admission.ADMITTED)
 
     def _heartbeat(self, call: ClientCall) -> bytes:
         """One heartbeat, or a line of many that a client holds open: when that breaks, its process is gone."""
@@ -304,7 +280,7 @@ class Service:
         beats = 0
         for message, _ in call.messages():
             beats += 1
-            if beats > _BEATS + _BEATS_A_SECOND * self._patience.since(call.began):
+            if beats > _BEATS + _BEATS_A_SECOND * (self._patience.clock() - call.began):
                 self._cut(call, "its heartbeats do not end")
             if training:
                 training.beat(int(message.period))
@@ -324,7 +300,7 @@ class Service:
                 return encode(Exit())
             if call.caller.session or message.client:
                 return _FAILED
-            device = cut_and_clean(text(message.device_name)).partition(":")[0]
+            device = cut_and_clean(text_of(message.device_name)).partition(":")[0]
             training = self._registry.adopt(call.caller, device)
         if training is None:
             self._registry.refuse(
@@ -342,11 +318,11 @@ class Service:
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
-        report = TrainingReport(_step_of(training, message), text(message.cur_node), _root_of(training, message))
-        reply = training.wait(report, call.context.add_callback)
-        if reply is None:
+        report = TrainingReport(_step_of(training, message), text_of(message.cur_node), _root_of(training, message))
+        command = training.wait(report, call.context.add_callback)
+        if command is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
-        return reply
+        return command
 
     def _turn_away(self, call: ClientCall, why: str) -> NoReturn:
         """Refuses a training of another run, which goes on by itself."""
@@ -355,15 +331,21 @@ class Service:
 
     # Streams -------------------------------------------------------------------------------------------------------
 
-    def _known(self, call: ClientCall) -> RemoteTraining | None:
-        """The sending training; messages of unknown callers are read up to a limit and dropped."""
+    def _stream(self, call: ClientCall) -> bytes:
+        """Takes the messages of a training; those of unknown callers are read up to a limit and dropped."""
         training = self._registry.find(call.caller)
         if training is None:
             self._drain(call)
+            return _FAILED if call.caller.session else _OK
+        self._follow(call, training)
+        training.heard()
+        if call.name in _LEVELS:
+            self._views(call, training)
+        elif call.name == "SendWatchpointHits":
+            self._hits(call, training)
         else:
-            self._follow(call, training)
-            training.heard()
-        return training
+            self._graphs(call, training)
+        return _OK
 
     def _follow(self, call: ClientCall, training: RemoteTraining) -> None:
         """Marks the training as lost when this call breaks."""
@@ -389,10 +371,7 @@ class Service:
         training.lose(call.connection)
         return False
 
-    def _graphs(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _graphs(self, call: ClientCall, training: RemoteTraining) -> None:
         assembly = GraphAssembly(self._memory, self._limits.graph_bytes)
         try:
             for message, _ in call.messages():
@@ -405,20 +384,15 @@ class Service:
                     self._memory.give(size)
                     if any(shown):
                         raise MalformedError
-                    return _OK
-                if training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
+                elif training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
                     self._turn_away(call, refusal)
         except AnswerTooLargeError as error:
             assembly.drop()
             self._cut(call, str(error))
         finally:
             assembly.drop()
-        return _OK
 
-    def _hits(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _hits(self, call: ClientCall, training: RemoteTraining) -> None:
         hits: list[ReceivedHit] = []
         taken = left_out = 0
         kept = False
@@ -441,16 +415,12 @@ class Service:
         finally:
             if not kept:
                 self._memory.give(taken)
-        return _OK
 
-    def _views(self, call: ClientCall) -> bytes:
-        training = self._known(call)
-        if training is None:
-            return _FAILED if call.caller.session else _OK
+    def _views(self, call: ClientCall, training: RemoteTraining) -> None:
         asked = training.view(_LEVELS[call.name])
         if asked is None:
             self._drain(call)
-            return _OK
+            return
         question, answer = asked
         for message, size in call.messages():
             training.heard()
@@ -459,7 +429,6 @@ class Service:
                 self._cut(call, "it sends data that was not asked for")
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
-        return _OK
 
 
 def _nodes(data: bytes) -> int:
@@ -473,7 +442,7 @@ def _nodes(data: bytes) -> int:
 
 def _root_of(training: RemoteTraining, message: Any) -> int | None:
     """The root graph that a client of MindSpore names behind the device in a ``Metadata``; None from ours."""
-    number = text(message.device_name).partition(":")[2]
+    number = text_of(message.device_name).partition(":")[2]
     known = not training.handshake.own and number.isdecimal() and len(number) < 10
     return int(number) if known else None
 

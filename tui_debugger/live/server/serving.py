@@ -27,8 +27,7 @@ import grpc
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.server.identity import MemoryLimit, ServerLimits
 from tui_debugger.live.server.service import UNIX, Gate, IdleCalls, Service, is_private
-from tui_debugger.live.server.training import Registry, RemoteTraining
-from tui_debugger.live.wire import Listener
+from tui_debugger.live.server.training import Listener, Registry, RemoteTraining
 from tui_debugger.stats.workers import DaemonThreads, named_daemon
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
@@ -142,7 +141,7 @@ class Certificate:
 
 
 class Server:
-    """A listening server: ``wire.Trainings``."""
+    """A listening server, and all trainings that have come to it, in the order of first contact."""
 
     def __init__(
         self,
@@ -186,12 +185,15 @@ class Server:
 
     @property
     def refusals(self) -> Sequence[str]:
+        """The reasons why clients were turned away, the newest last; bounded."""
         return self._registry.refusals
 
     def all(self) -> Sequence[RemoteTraining]:
+        """Every training, including lost and done ones."""
         return self._registry.all()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
+        """Calls ``listener`` for every event from now on; the returned function ends that."""
         return self._registry.listen(listener)
 
     def tick(self) -> None:

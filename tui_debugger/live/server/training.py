@@ -20,6 +20,7 @@ from tui_debugger.live.server.conversation import (
     Level,
     QuestionState,
     Recheck,
+    RunPlan,
     TensorRequest,
     TrainingConversation,
     TrainingReport,
@@ -39,14 +40,12 @@ from tui_debugger.live.server.identity import (
 from tui_debugger.live.server.received_parts import ReceivedParts
 from tui_debugger.live.wire import (
     Event,
-    Listener,
     Phase,
     ReceivedHit,
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
     TrainingInfo,
-    TrainingProcess,
     TrainingStop,
     Unrecorded,
     ValueSink,
@@ -60,8 +59,12 @@ _SAFETY_SECONDS: Final = 30.0
 """A waiting call checks its state this often, in case its end went unnoticed."""
 
 
+Listener = Callable[["RemoteTraining | None", Event], None]
+"""Called from threads of the server, without locks held: must be quick and must not raise."""
+
+
 class RemoteTraining:
-    """A training at the other end of a connection: a ``wire.TrainingProcess``, and methods for the calls."""
+    """A training at the other end of a connection. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -95,48 +98,63 @@ class RemoteTraining:
 
     @property
     def info(self) -> TrainingInfo:
+        """The training, as it introduced itself."""
         if not self._parts.left_out:
             return self._info
         return replace(self._info, warning=f"{self._parts.left_out:,} hits of this stop were too many to keep")
 
     @property
     def phase(self) -> Phase:
+        """The phase of the training."""
         return self._conversation.phase
 
     @property
     def stop(self) -> TrainingStop | None:
+        """The place where it stopped last; None before the first stop."""
         return self._conversation.stop
 
     @property
     def graphs(self) -> Sequence[bytes]:
+        """Its graphs, each a serialized ``GraphProto``; empty until all are there. A later network adds its own."""
         return self._parts.graphs
 
     @property
     def graph_runs(self) -> GraphRuns:
+        """Which root graph ran in each step, as far as the client says so."""
         return self._conversation.graph_runs
 
     @property
     def hits(self) -> Sequence[ReceivedHit]:
+        """The hits of the last stop."""
         return self._parts.hits
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
+        """Parts of the training that ran so far and could not be recorded."""
         return self._unrecorded
 
     @property
     def cause(self) -> str:
+        """The cause of an early end, as the training reported it; empty without one, or when it could not report it."""
         return self._cause if self.phase is Phase.DONE else ""
 
     @property
     def notes(self) -> RunNotes:
+        """The scalars that the program noted, by step."""
         return self._notes
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """Sets the wanted list; returns its number, from 1.
+
+        The client gets the differences with the next ``run`` or ``recheck``, or after a running step: see
+        ``Event.LISTED``.
+        """
         with self._changed:
             return self._conversation.watch(watchpoints)
 
     @property
     def listed(self) -> int:
+        """The number of the list that the client has."""
         return self._conversation.listed
 
     def run(
@@ -147,38 +165,57 @@ class RemoteTraining:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> None:
-        options = {"stop_on_new_nodes": stop_on_new_nodes, "stop_at_nodes": stop_at_nodes}
-        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, **options))
+        """Goes on for some steps (None: until a hit or ``pause``); NotStoppedError: it is not waiting.
+
+        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see
+        ``TrainingStop.grown``. Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the
+        first ones come at its end.
+        """
+        self._act(lambda it: it.run(RunPlan(steps, stop_on_hit, None, stop_on_new_nodes, stop_at_nodes)))
 
     def run_to_node(self, name: str = "") -> None:
+        """Goes on to a node (empty: the next one), at most to the end of the step; UnsupportedError of some clients."""
         self._act(lambda it: it.run_to_node(name))
 
     def pause(self) -> None:
+        """Stops at the end of the running step; does nothing when it is not running."""
         with self._changed:
             self._conversation.pause()
 
     def terminate(self) -> None:
+        """Ends the training process, at once when it is waiting, else at its next stop."""
         with self._changed:
             self._conversation.terminate()
             self._changed.notify_all()
 
     def release(self) -> None:
+        """Lets the training go on by itself, without watchpoints, until its end."""
         self._act(lambda it: it.release())
 
     def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
+        """Has every watchpoint judge the tensors that the client holds now; ``progress`` is called often.
+
+        NotStoppedError: it is not waiting. LostError: it went away meanwhile. CancelledError: from ``progress``.
+        """
         question = self._ask(Recheck(), None, progress, lambda: Progress(0, 0))
         answer = question.answer
         return answer if isinstance(answer, tuple) else ()
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
+        """The client's statistics of tensors, in the order asked. Raises as ``recheck``."""
         return self._numbers(Level.STATISTICS, tensors, progress)
 
     def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
+        """Types and shapes only. Raises as ``recheck``."""
         return self._numbers(Level.BASE, tensors, progress)
 
     def values(
         self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
     ) -> Sequence[bool]:
+        """Fetches values into ``sink``; tells for each tensor whether all of it came. Raises as ``recheck``.
+
+        ``progress`` counts bytes. The answer to a cancelled request is still received, and dropped.
+        """
         done: list[bool] = []
         received = 0
         for group in groups(tensors, self._limits.view_tensors):
@@ -512,7 +549,7 @@ class Registry:
 
         return end
 
-    def notify(self, training: TrainingProcess | None, event: Event) -> None:
+    def notify(self, training: RemoteTraining | None, event: Event) -> None:
         """Tells listeners. A failing listener harms neither the others nor the training that is being answered."""
         for listener in self._listeners:
             try:
@@ -617,7 +654,9 @@ class Registry:
                 self._leave(training)
                 return refusal
             if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
-                self._forget(next(each for each in self._trainings if each.phase in _GONE))
+                oldest = next(each for each in self._trainings if each.phase in _GONE)
+                self._trainings.remove(oldest)
+                self._drop(oldest)
             self._number += 1
             info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
             self._arriving = [each for each in self._arriving if each is not training]
@@ -677,8 +716,6 @@ class Registry:
         return None
 
     def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
-        if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
-            return None
         if self._are_many():
             return None
         for each in [each for each in self._arriving if each.phase in _GONE]:
@@ -698,18 +735,17 @@ class Registry:
         self._arriving.append(training)
         return training
 
-    def _forget(self, training: RemoteTraining) -> None:
-        self._trainings.remove(training)
-        self._drop(training)
-
     def _drop(self, training: RemoteTraining) -> None:
-        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        self._unbind(training)
         training.hidden = True
         training.forget()
 
     def _rebind(self, training: RemoteTraining, caller: Caller) -> None:
-        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        self._unbind(training)
         self._callers[caller.key] = training
+
+    def _unbind(self, training: RemoteTraining) -> None:
+        self._callers = {key: each for key, each in self._callers.items() if each is not training}
 
     def _rank(self, caller: Caller, handshake: Handshake) -> int:
         """Its own rank if no other holds it, else the next free rank that no other will ask for.

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
-from tui_debugger.opener import open_regular
 from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
 from tui_debugger.sources.logs.layout import MONITOR_FILE, TE_NAME, TE_STATISTICS, LogKind, is_step, read_layout
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.registry import SHOWS_NOTHING, Edges, Has, Order, Recognised, Sureness
 from tui_debugger.sources.tensor_files.layout import parse_name
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def _damaged_logs(directory: str, of_step: bool) -> list[str]:
 
 def _head(path: str) -> bytes:
     try:
-        descriptor, _ = open_regular(path)
-        with opener.stream(descriptor) as file:
-            return file.read(_HEAD_BYTES)
+        return opener.first_bytes(path, _HEAD_BYTES)
     except (OSError, ValueError):
         return b""
 
@@ -79,8 +77,8 @@ TORCHTITAN: Final = LogKind(
     "torchtitan",
     "rank_0_activations.log of torchtitan in a directory numerics",
     _named(_TORCHTITAN),
-    Shows(
-        values=Has.NO,
+    replace(
+        SHOWS_NOTHING,
         statistics=Has.YES,
         hashes=Has.YES,
         order=Order.EXECUTION,
@@ -100,8 +98,8 @@ DEBUG_MODE: Final = LogKind(
     "debug_mode",
     ".json files of PyTorch's DebugMode (step3.json)",
     _debug_mode_logs,
-    Shows(
-        values=Has.NO,
+    replace(
+        SHOWS_NOTHING,
         statistics=Has.SOME,
         hashes=Has.YES,
         order=Order.EXECUTION,
@@ -125,13 +123,11 @@ TE_LOGS: Final = LogKind(
     "te_logs",
     f"{TE_STATISTICS}/nvdlfw_inspect_globalrank-0.log of Transformer Engine",
     _named(TE_NAME, TE_STATISTICS),
-    Shows(
+    replace(
+        SHOWS_NOTHING,
         values=Has.SOME,
         statistics=Has.YES,
-        hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=Edges.NONE,
-        stacks=Has.NO,
         gradients=Has.YES,
         record=(
             "# LogTensorStats (and DumpTensors for values) in stats.yaml, then",
@@ -214,13 +210,10 @@ MONITOR: Final = LogKind(
     "msprobe_monitor",
     "rank_0/module_step0-9.csv of msprobe's monitor, or TIME-rank0-ID/actv_0-9.csv",
     _monitor_logs,
-    Shows(
-        values=Has.NO,
+    replace(
+        SHOWS_NOTHING,
         statistics=Has.YES,
-        hashes=Has.NO,
-        order=Order.NAMES,
         edges=Edges.INFERRED,
-        stacks=Has.NO,
         gradients=Has.YES,
         record=('TrainerMonitorV2("monitor.json").start(model=model, optimizer=optimizer)',),
         recorded_in="the monitor's files",
@@ -237,13 +230,10 @@ TREND: Final = LogKind(
     "trend_db",
     "dump_data.trend.db or monitor_data.trend.db of msprobe",
     _named(_TREND),
-    Shows(
-        values=Has.NO,
+    replace(
+        SHOWS_NOTHING,
         statistics=Has.YES,
-        hashes=Has.NO,
-        order=Order.NAMES,
         edges=Edges.INFERRED,
-        stacks=Has.NO,
         gradients=Has.YES,
         record=("msprobe data2db --data DUMP --db OUT",),
         recorded_in="the database",

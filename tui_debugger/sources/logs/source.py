@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64
 from tui_debugger.errors import NotADumpError
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import NodeFlag, NodeTable
-from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
+from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart, sorted_parts
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import TensorFlag, TensorPlaces, file_states
+from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FileState,
     GraphlessSource,
@@ -34,7 +32,6 @@ from tui_debugger.sources.graphless import (
 from tui_debugger.sources.logs.entries import NO_TRACE, LoggedStep, LogOperation, LogTensor
 from tui_debugger.sources.logs.layout import LogKind, LogLayout, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import ReadSpecs
 
 GRAPH: Final = "log"
 
@@ -50,14 +47,6 @@ class LogStepTable(StatisticsTable):
         path, member = self._entries[index].file or ("", "")
         return ReadSpec(path, "pt", member=member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
-        for at, index in enumerate(indices.tolist()):
-            spec = self.spec(index)
-            paths.append(os.fsencode(spec.path))
-            kind[at] = numbers.setdefault(spec.at(""), len(numbers))
-        return ReadSpecs(paths, tuple(numbers), kind)
-
     @property
     def digest(self) -> bytes:
         """Identifies the logs as they were when they were read, and the place of each row."""
@@ -65,12 +54,6 @@ class LogStepTable(StatisticsTable):
         for column in (self.node, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest() if len(self) else b""
-
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
-        at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
-        sizes[at], times[at] = file_states(os.fsencode(self.spec(index).path) for index in indices[at].tolist())
-        return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
         return self._entries[index].stats()
@@ -221,7 +204,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
-            return tuple(sorted({*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)}))
+            return sorted_parts((*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)))
 
     def _name(self) -> str:
         return self._kind.name
@@ -235,15 +218,17 @@ class LogSource(GraphlessSource[str, _LogNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return self.ranks() if self._kind.edges else ()
 
+    def _paths(self, unit: str) -> Iterable[str]:
+        return (unit,)
+
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         for rank, paths in self._layout.logs.items():
             yield from ((rank, None, path) for path in paths)
-        for steps_of_rank in (self._layout.units, self._layout.tensors):
-            for rank, steps in steps_of_rank.items():
-                yield from ((rank, step, path) for step, path in steps.items())
+        yield from super().places()
+        for rank, steps in self._layout.tensors.items():
+            yield from ((rank, step, path) for step, path in steps.items())
 
-    def _new_nodes(self) -> _LogNodes:
-        return _LogNodes()
+    _new_nodes = _LogNodes
 
     def _find(self) -> LogLayout:
         try:
@@ -281,19 +266,16 @@ class LogSource(GraphlessSource[str, _LogNodes]):
                 read.steps = {step: self._read_log(path)}
         except OSError as error:
             why = why_not(path, error, wanted="a file")
-            read.parts.append(UnreadablePart(self._where(path), why, rank, at))
+            read.parts.append(self._part(path, why, rank, at))
         except ValueError as error:
-            read.parts.append(UnreadablePart(self._where(path), str(error), rank, at))
+            read.parts.append(self._part(path, str(error), rank, at))
         if self._kind.whole and not read.steps and not read.parts:
-            read.parts.append(UnreadablePart(self._where(path), "no statistic in it", rank))
+            read.parts.append(self._part(path, "no statistic in it", rank))
         for number, found in read.steps.items():
             problems = found.problems or ([] if found.operations else ["no tensor in it"])
-            read.parts += [UnreadablePart(self._where(path), why, rank, number) for why in problems]
+            read.parts += [self._part(path, why, rank, number) for why in problems]
         self._logs[rank, step] = read
         return read
-
-    def _where(self, path: str) -> str:
-        return os.path.relpath(path, self._root)
 
     def _logged(self, rank: int, step: int) -> LoggedStep:
         if step not in self.steps(rank):
@@ -324,9 +306,9 @@ def _state(kind: LogKind, layout: LogLayout, rank: int, step: int) -> FileState:
 
 def _places(rows: Sequence[int], entries: Sequence[LogTensor]) -> TensorPlaces:
     return TensorPlaces(
-        np.array(rows, np.int32),
-        np.array([int(each.side) for each in entries], np.uint8),
-        np.array([each.slot for each in entries], np.int16),
-        np.array([0 if each.file is not None else int(TensorFlag.STAT_ONLY) for each in entries], np.uint8),
-        np.array([each.round for each in entries], np.uint16),
+        rows,
+        [each.side for each in entries],
+        [each.slot for each in entries],
+        [0 if each.file is not None else TensorFlag.STAT_ONLY for each in entries],
+        [each.round for each in entries],
     )

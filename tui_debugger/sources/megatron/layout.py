@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import NamesReader, names_in
 from tui_debugger.sources.rank_names import megatron_numbers
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has, Order
 
 if TYPE_CHECKING:
     from tui_debugger.sources.registry import Reader
@@ -55,13 +56,10 @@ READER: Final[Reader] = NamesReader(
     source="tui_debugger.sources.megatron.source:MegatronSource",
     holds=_holds,
     around=_around,
-    shows=Shows(
+    shows=replace(
+        SHOWS_NOTHING,
         values=Has.YES,
-        statistics=Has.NO,
-        hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=Edges.NONE,
-        stacks=Has.NO,
         gradients=Has.YES,
         record=(
             "pretrain_gpt.py ... --save run --save-activations-interval 1",

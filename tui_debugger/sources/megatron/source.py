@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import ProgressFn, Side, UnreadablePart
+from tui_debugger.model import ProgressFn, Side
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import RankPlaces
@@ -120,7 +120,7 @@ class MegatronSource(TorchDumpSource):
             try:
                 tree = read_tree(path)
             except UnreadableTensorError as error:
-                listing.parts.append(UnreadablePart(os.path.relpath(path, self._root), error.what, rank, step))
+                listing.parts.append(self._part(path, error.what, rank, step))
                 continue
             if type(tree.value) is dict:
                 self._note_values(tree.value)

@@ -26,16 +26,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Array, Int64, Mask
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.table import PARAMETER, NodeTable, edges
 
-Load = Callable[[int], "npt.NDArray[Any]"]
+Load = Callable[[int], "Array"]
 UNKNOWN = -1
 """Number of a file that cannot be read."""
 

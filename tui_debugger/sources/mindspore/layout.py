@@ -9,7 +9,7 @@ import errno
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Edges, Has, Order
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
@@ -233,10 +233,10 @@ class RunLocation:
     """``root`` is a tree of devices in place of ranks: see ``device_tree``."""
 
 
-SHOWS: Final = Shows(
+SHOWS: Final = replace(
+    SHOWS_NOTHING,
     values=Has.SOME,
     statistics=Has.SOME,
-    hashes=Has.NO,
     order=Order.EXECUTION,
     edges=Edges.KNOWN,
     stacks=Has.YES,

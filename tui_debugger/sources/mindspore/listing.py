@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import why_not
@@ -217,15 +216,12 @@ class _FileColumns:
     def __init__(self, listing: MindSporeStepListing) -> None:
         known_names, files, recorded = listing.known_names, listing.files, listing.statistics
         self._files, self._parts, self._odd = len(files), listing.parts, files.odd
-        prefix, side, slot, time = files.prefix, listing.side, listing.slot, files.timestamp
-        if recorded:
-            prefix = np.concatenate([prefix, *(each.prefix for each in recorded)])
-            side = np.concatenate([side, *(each.rows.side for each in recorded)])
-            slot = np.concatenate([slot, *(each.rows.slot for each in recorded)])
-            time = np.concatenate([time, *(each.rows.timestamp for each in recorded)])
-        self.prefix, self.side, self.slot, self.time = prefix, side, slot, time
-        self.operator: Mask = known_names.operators()[prefix]
-        places = known_names.places_of()[prefix]
+        self.prefix: Int32 = joined([files.prefix, *(each.prefix for each in recorded)], np.int32)
+        self.side: UInt8 = joined([listing.side, *(each.rows.side for each in recorded)], np.uint8)
+        self.slot: Int16 = joined([listing.slot, *(each.rows.slot for each in recorded)], np.int16)
+        self.time: Int64 = joined([files.timestamp, *(each.rows.timestamp for each in recorded)], np.int64)
+        self.operator: Mask = known_names.operators()[self.prefix]
+        places = known_names.places_of()[self.prefix]
         self.roots: dict[int, Int64] = {}
         for root in dict.fromkeys(known_names.places[part.place][0] for part in listing.parts):
             numbers = [at for at, place in enumerate(known_names.places) if place == (root, False)]
@@ -350,14 +346,14 @@ class MindSporeStepListing:
         odd = [(part.odd, start) for part, start in zip(parts, starts.tolist(), strict=False) if len(part.odd)]
         return Files(
             self.known_names,
-            prefix=_joined([part.pattern.prefix for part in parts], np.int32),
-            device=_joined([part.pattern.device for part in parts], np.int32),
-            ending=_joined([part.pattern.ending for part in parts], np.int32),
-            timestamp=_joined([part.timestamp for part in parts], np.int64),
+            prefix=joined([part.pattern.prefix for part in parts], np.int32),
+            device=joined([part.pattern.device for part in parts], np.int32),
+            ending=joined([part.pattern.ending for part in parts], np.int32),
+            timestamp=joined([part.timestamp for part in parts], np.int64),
             directory=np.repeat(np.arange(len(parts), dtype=np.int16), np.diff(starts)),
             directories=tuple(part.directory for part in parts),
             odd=IrregularNames(
-                _joined([names.at + start for names, start in odd], np.int64),
+                joined([names.at + start for names, start in odd], np.int64),
                 Names.of([name for names, _ in odd for name in names.names]),
             ),
         )
@@ -403,7 +399,7 @@ class MindSporeStepListing:
     def prefixes(self) -> Int32:
         """The distinct prefixes of files and statistic rows, ascending."""
         columns = [part.pattern.prefixes for part in self.parts] + [each.distinct for each in self.statistics]
-        return columns[0] if len(columns) == 1 else np.unique(_joined(columns, np.int32))
+        return columns[0] if len(columns) == 1 else np.unique(joined(columns, np.int32))
 
     @property
     def entries(self) -> int:
@@ -718,11 +714,11 @@ class _Collector:
         self._complaints[text] = self._complaints.get(text, 0) + count
 
 
-def _column(values: array[int], dtype: type[np.generic]) -> npt.NDArray[Any]:
+def _column(values: array[int], dtype: type[np.generic]) -> Array:
     return np.frombuffer(values, dtype) if values else np.zeros(0, dtype)
 
 
-def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+def joined(columns: Sequence[Array], dtype: type[np.generic]) -> Array:
     return columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, dtype), *columns])
 
 

@@ -24,9 +24,8 @@ from functools import cached_property
 from typing import Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.sources.mindspore.assign import (
     IN,
@@ -395,9 +394,9 @@ class GroupMatch:
 
     keys: tuple[Key, ...]
     """(op_type, op_name) per group."""
-    node: npt.NDArray[np.int32]
+    node: Int32
     """Node row per group, ``NOWHERE`` when the graph has no node for it."""
-    uncertain: npt.NDArray[np.bool_]
+    uncertain: Mask
     """Other nodes are as consistent and the files differ, or the values contradict the graph."""
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows that a group could be exchanged with, for groups that are uncertain or whose bytes equal another's at this

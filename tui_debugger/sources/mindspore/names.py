@@ -27,9 +27,9 @@ steps of a run share. A tensor in a file of several has an ending (``:output.0``
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count
@@ -38,12 +38,11 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int32, UInt8
+from tui_debugger.arrays import Int16, Int32, Mask, UInt8
 from tui_debugger.last_result import LastResult
-from tui_debugger.model import ReadSpec, Side
-from tui_debugger.sources.base import NO_NUMBER
+from tui_debugger.model import ReadSpec
+from tui_debugger.sources.base import NO_NUMBER, Writer
 from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
 from tui_debugger.stats.dtypes import canonical_name
 
@@ -63,29 +62,6 @@ MEMBER = b":"
 
 Fields = tuple[bytes, bytes, bytes, int, int, int, bytes, bytes]
 """(prefix ``type.name``, task, stream, timestamp, side, slot, format, dtype token or ``b""``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFileName:
-    """The fields of a tensor file's name."""
-
-    op_type: str
-    """Operator type, ``Parameter`` for weights, inputs and constants."""
-    op_name: str
-    """As spelled in the file name. Invalid UTF-8 survives as surrogates."""
-    task: int
-    stream: int
-    """``task`` and ``stream`` are 0 on CPU and GPU, and where the token is no number."""
-    timestamp: int
-    """Microseconds since the epoch."""
-    side: Side
-    slot: int
-    format: str
-    """``DefaultFormat`` or a device format."""
-    dtype: str = ""
-    """Logical element type in lower case (``bfloat16``), empty when the name states none; an unknown token is kept in
-    lower case.
-    """
 
 
 def decode(name: bytes) -> str:
@@ -191,17 +167,13 @@ def split_prefix(prefix: bytes) -> tuple[str, str]:
     return intern(op_type), op_name  # there are a few dozen types
 
 
-def parse_name(name: bytes | str) -> ParsedFileName | None:
-    """Parses a file name of any generation (text with surrogates); None when it is no tensor file's."""
-    raw = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-    fields = split_name(raw)
+def writer_of(name: str) -> Writer | None:
+    """The operator that a tensor file's name of any generation tells of; surrogates are its bytes that are no UTF-8."""
+    fields = split_name(os.fsencode(name)) or split_device_name(os.fsencode(name))
     if fields is None:
         return None
-    prefix, task, stream, timestamp, side, slot, fmt, dtype = fields
-    op_type, op_name = split_prefix(prefix)
-    return ParsedFileName(
-        op_type, op_name, _number(task), _number(stream), timestamp, Side(side), slot, decode(fmt), logical_dtype(dtype)
-    )
+    prefix, task, stream, timestamp, *_ = fields
+    return Writer(*split_prefix(prefix), _number(task), _number(stream), timestamp)
 
 
 def _number(token: bytes) -> int:
@@ -222,7 +194,7 @@ Prefix = tuple[int, bool, bytes]
 
 _ZERO = ord("0")
 _OF_DEVICE = frozenset(fmt.encode() for fmt in DEVICE_FORMATS)
-_PARAMETER = b"Parameter."
+PARAMETER = b"Parameter."
 _ANY_PREFIX = b"Type.name"
 _ANY_FILE = _ANY_PREFIX + b".0.0.0"
 
@@ -264,18 +236,18 @@ class _Numbered(NamedTuple):
     texts: tuple[bytes, ...]
     prefixes: list[bytes]
     numbers: dict[bytes, int]
-    column: npt.NDArray[np.int32]
+    column: Int32
 
 
 _latest: list[_Numbered] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are kept once then."""
 
 
-_operators: Final = LastResult["npt.NDArray[np.bool_]"]()
+_operators: Final = LastResult[Mask]()
 
 
-def _are_operators(prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-    return np.array([not text.startswith(_PARAMETER) for text in prefixes], np.bool_)
+def are_operators(prefixes: Sequence[bytes]) -> Mask:
+    return np.array([not text.startswith(PARAMETER) for text in prefixes], np.bool_)
 
 
 class KnownNames:
@@ -310,16 +282,16 @@ class KnownNames:
         """Another rank shares the prefixes and their numbers: copy them before one is added."""
         self._place_column = np.zeros(0, np.int32)
         self._operator_column = np.zeros(0, np.bool_)
-        self.recorded: dict[tuple[int, tuple[bytes, ...]], npt.NDArray[np.int32]] = {}
+        self.recorded: dict[tuple[int, tuple[bytes, ...]], Int32] = {}
         """Numbers by kind of directory and names of a ``statistic.csv``; see ``MindSporeStepListing.statistics``."""
 
-    def operators(self) -> npt.NDArray[np.bool_]:
+    def operators(self) -> Mask:
         """By prefix, whether it names an operator: else a parameter or a constant."""
         known, length = len(self._operator_column), len(self.prefixes)
         if not known and length:
-            self._operator_column = _operators.of(self.prefixes, length, make=lambda: _are_operators(self.prefixes))
+            self._operator_column = _operators.of(self.prefixes, length, make=lambda: are_operators(self.prefixes))
         elif known < length:
-            self._operator_column = np.append(self._operator_column, _are_operators(self.prefixes[known:]))
+            self._operator_column = np.append(self._operator_column, are_operators(self.prefixes[known:]))
         return self._operator_column
 
     def place(self, root: int, constants: bool) -> int:
@@ -362,7 +334,7 @@ class KnownNames:
             self.prefixes, self._lent = self.prefixes.copy(), False
             self._prefix_numbers = [numbers.copy() for numbers in self._prefix_numbers]
 
-    def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> npt.NDArray[np.int32]:
+    def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> Int32:
         numbers, first = self._prefix_numbers[place], not self.prefixes
         latest = next(iter(_latest), None) if first else None
         if latest is not None and latest.texts == texts:

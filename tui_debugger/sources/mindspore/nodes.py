@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.cache.columns import StoredColumns
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.build import (
@@ -47,7 +46,7 @@ from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, MindSporeStepListing
 from tui_debugger.sources.mindspore.match import NOWHERE, ContentReading, FileGroup, GroupMatch, match_names
 from tui_debugger.sources.mindspore.names import Prefix, split_prefix
-from tui_debugger.sources.mindspore.order_files import read_order
+from tui_debugger.sources.mindspore.order_files import OperatorOrder, StepsThatRan, read_order
 from tui_debugger.stats.npy import open_array
 
 
@@ -118,14 +117,11 @@ def groups_of(listing: MindSporeStepListing) -> dict[int, FileGroups]:
 
 
 CONTENTS_KIND: Final = "contents"
-_CONTENTS_HEAD: Final = struct.Struct("<4sB3xq")
-"""Magic, version, rows."""
-_CONTENTS_MAGIC: Final = b"tdbC"
-_VERSION: Final = 2
 _ROW: Final = np.dtype(
     [("name", "V16"), ("size", "<i8"), ("identity", "<i8"), ("bytes", "<i8"), ("whole", "?"), ("digest", "V16")]
 )
 """Digest of the file's name; size and state of the file; bytes of its values; whether the digest covers all of them."""
+_CONTENTS: Final = StoredColumns(b"tdbC3", _ROW)
 
 _Row = tuple[int, int, int, bytes]
 """(size, ``opener.state_of``, bytes of the values, digest) of a file."""
@@ -174,12 +170,7 @@ class ContentDigests:
     def keep(self) -> None:
         for number in self._fresh:
             rows = [(name, *row[:3], kind, row[3]) for (name, kind), row in self._rows[number].items()]
-            column = np.array(rows, _ROW)
-            self._store.put(
-                CONTENTS_KIND,
-                self._key(number),
-                _CONTENTS_HEAD.pack(_CONTENTS_MAGIC, _VERSION, len(column)) + column.tobytes(),
-            )
+            self._store.put(CONTENTS_KIND, self._key(number), _CONTENTS.pack(np.array(rows, _ROW)))
         self._fresh.clear()
 
     def _file_state(self, index: int) -> tuple[bytes, int, int]:
@@ -198,30 +189,17 @@ class ContentDigests:
 
     def _directory(self, number: int) -> dict[tuple[bytes, bool], _Row]:
         if number not in self._rows:
-            payload = self._store.get(CONTENTS_KIND, self._key(number))
-            rows = _unpack_contents(payload) if payload is not None else None
+            found = _CONTENTS.unpack(self._store.get(CONTENTS_KIND, self._key(number)))
             # Where run after run is dumped into one directory, the digests of older files are dropped.
-            self._rows[number] = _by_name(rows) if rows is not None and len(rows) <= 4 * len(self._files) else {}
+            mine = found is not None and len(found[0]) <= 4 * len(self._files)
+            self._rows[number] = _by_name(found[0]) if found is not None and mine else {}
         return self._rows[number]
 
     def _key(self, number: int) -> bytes:
         return blake2b(os.path.realpath(self._files.directories[number]), digest_size=16).digest()
 
 
-def _unpack_contents(payload: bytes) -> npt.NDArray[Any] | None:
-    if len(payload) < _CONTENTS_HEAD.size:
-        return None
-    magic, version, count = _CONTENTS_HEAD.unpack_from(payload)
-    if (
-        (magic, version) != (_CONTENTS_MAGIC, _VERSION)
-        or count < 0
-        or len(payload) != _CONTENTS_HEAD.size + count * _ROW.itemsize
-    ):
-        return None
-    return np.frombuffer(payload, _ROW, count, _CONTENTS_HEAD.size)
-
-
-def _by_name(rows: npt.NDArray[Any]) -> dict[tuple[bytes, bool], _Row]:
+def _by_name(rows: Array) -> dict[tuple[bytes, bool], _Row]:
     names, digests = rows["name"].tolist(), rows["digest"].tolist()
     numbers = (rows[field].tolist() for field in ("size", "identity", "bytes"))
     keys = zip(names, rows["whole"].tolist(), strict=True)
@@ -231,9 +209,8 @@ def _by_name(rows: npt.NDArray[Any]) -> dict[tuple[bytes, bool], _Row]:
 MATCH_KIND: Final = "match"
 _RULES: Final = b"1"
 """Part of every key: change it whenever ``match``, or anything it is made of, decides differently."""
-_MATCH_HEAD: Final = struct.Struct("<4s4x4q")
-"""Magic; then numbers of groups, of open groups, of candidate rows of open groups, and of files that were read."""
-_MATCH_MAGIC: Final = b"tdbM"
+_MATCH: Final = StoredColumns(b"tdbM2", "<i4", "u1", "<i4", "<i4", "<i4", "<i8", "<i8", "<i8")
+"""Nodes and doubts of groups; open groups, their numbers of candidate rows, these rows; the files that were read."""
 
 
 class MatchCache:
@@ -251,8 +228,7 @@ class MatchCache:
 
     def recall(self, key: bytes, groups: FileGroups, files: Files) -> GroupMatch | None:
         """Returns the match when all files that were read for it look as they did."""
-        payload = self._store.get(MATCH_KIND, key)
-        found = _unpack_match(payload, groups, len(self._nodes)) if payload is not None else None
+        found = _unpack_match(self._store.get(MATCH_KIND, key), groups, len(self._nodes))
         if found is None:
             return None
         match, (numbers, sizes, times) = found
@@ -287,44 +263,26 @@ def _digest(nodes: NodeTable) -> bytes:
 
 def _pack(match: GroupMatch, read: _Read) -> bytes:
     members = list(match.open)
+    lengths = [len(match.open[group]) for group in members]
     rows = [row for group in members for row in match.open[group]]
-    head = _MATCH_HEAD.pack(_MATCH_MAGIC, len(match.node), len(members), len(rows), len(read[0]))
-    columns = (
-        match.node.astype("<i4"),
-        match.uncertain.astype("u1"),
-        np.array(members, "<i4"),
-        np.array([len(match.open[group]) for group in members], "<i4"),
-        np.array(rows, "<i4"),
-        *(column.astype("<i8") for column in read),
-    )
-    return b"".join([head, *(column.tobytes() for column in columns)])
+    return _MATCH.pack(match.node, match.uncertain, members, lengths, rows, *read)
 
 
-def _unpack_match(payload: bytes, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
-    if len(payload) < _MATCH_HEAD.size:
+def _unpack_match(payload: bytes | None, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
+    found = _MATCH.unpack(payload)
+    if found is None:
         return None
-    magic, count, members, rows, files = _MATCH_HEAD.unpack_from(payload)
-    sizes = (4 * count, count, 4 * members, 4 * members, 4 * rows, 8 * files, 8 * files, 8 * files)
-    if (
-        magic != _MATCH_MAGIC
-        or min(sizes) < 0
-        or len(payload) != _MATCH_HEAD.size + sum(sizes)
-        or count != len(groups.texts)
-    ):
+    node, uncertain, group, lengths, row, *read = found
+    count = len(groups.texts)
+    if not (len(node) == len(uncertain) == count and len(group) == len(lengths)) or len(set(map(len, read))) > 1:
         return None
-    types = ("<i4", "u1", "<i4", "<i4", "<i4", "<i8", "<i8", "<i8")
-    columns, start = [], _MATCH_HEAD.size
-    for size, dtype in zip(sizes, types, strict=True):
-        columns.append(np.frombuffer(payload[start : start + size], dtype))
-        start += size
-    node, uncertain, group, lengths, row, *read = columns
-    if (len(lengths) and lengths.min() < 0) or lengths.sum() != rows:
+    if (len(lengths) and lengths.min() < 0) or lengths.sum() != len(row):
         return None
     for column, below in ((node, nodes), (row, nodes), (group, count)):
         if len(column) and not NOWHERE <= column.min() <= column.max() < below:
             return None
     ends = np.cumsum(lengths).tolist()
-    spans = zip(group.tolist(), [0, *ends[:-1]], ends, strict=True) if members else ()
+    spans = zip(group.tolist(), [0, *ends], ends, strict=False)
     opened: Mapping[int, tuple[int, ...]] = {of: tuple(row[start:end].tolist()) for of, start, end in spans}
     return GroupMatch(groups.keys, node, uncertain != 0, opened), (read[0], read[1], read[2])
 
@@ -332,6 +290,7 @@ def _unpack_match(payload: bytes, groups: FileGroups, nodes: int) -> tuple[Group
 DIRECTORY = "graphs"
 FILE = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.pb")
 ORDER_DIRECTORY = "execution_order"
+Read = TypeVar("Read", OperatorOrder, StepsThatRan)
 ORDER_FILE = re.compile(r"ms_execution_order_graph_(\d{1,9})\.csv")
 
 Signature = tuple[tuple[str, Stamp], ...]
@@ -351,7 +310,7 @@ class GraphFiles:
 
 
 def graph_paths(rank: Path) -> list[Path]:
-    return _numbered(rank / DIRECTORY, FILE)
+    return [path for _, path in numbered_files(rank / DIRECTORY, FILE)]
 
 
 def may_have_graph(rank: Path) -> bool:
@@ -360,8 +319,8 @@ def may_have_graph(rank: Path) -> bool:
 
 
 def graph_signature(rank: Path) -> Signature:
-    paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
-    return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
+    paths = numbered_files(rank / DIRECTORY, FILE) + numbered_files(rank / ORDER_DIRECTORY, ORDER_FILE)
+    return tuple((path.name, looks) for _, path in paths if (looks := stamp(path)) != NEVER)
 
 
 def paths_of(rank: Path, signature: Signature) -> list[Path]:
@@ -389,23 +348,34 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection
             part = broken_graph(path, problem)
             notices.append(f"{part.where}: {problem.what}")
             parts.append(part)
-    orders: dict[int | str, tuple[str, ...]] = {}
-    for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
-        where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
-        try:
-            order = read_order(path)
-        except OSError as error:
-            notices.append(f"{where} cannot be read")
-            parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
-            continue
-        orders[_number(path, ORDER_FILE)] = order.names
-        if order.damage:
-            parts.append(UnreadablePart(where, order.damage, graph=True))
+    found = read_orders(rank, ORDER_FILE, read_order, notices, parts)
+    orders: dict[int | str, tuple[str, ...]] = {number: order.names for number, _, order in found}
     refused = unreadable_directories(rank, seen)
     notices += [f"{part.where} cannot be read: {part.why}" for part in refused]
     if graphs and not any(orders.values()) and not refused and not parts:
         notices.append(f"{rank.name} has no execution order: nodes are in the order of the graph file")
     return GraphFiles(tuple(graphs), orders, tuple(notices), (*refused, *parts))
+
+
+def read_orders(
+    rank: Path,
+    pattern: re.Pattern[str],
+    read: Callable[[Path], Read],
+    notices: list[str],
+    parts: list[UnreadablePart],
+) -> Iterator[tuple[int, str, Read]]:
+    """Yields number, name and content of the files of an order; adds damage to the notices and parts."""
+    for number, path in numbered_files(rank / ORDER_DIRECTORY, pattern):
+        where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+        try:
+            found = read(path)
+        except OSError as error:
+            notices.append(f"{where} cannot be read")
+            parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
+            continue
+        if found.damage:
+            parts.append(UnreadablePart(where, found.damage, graph=True))
+        yield number, where, found
 
 
 def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[UnreadablePart]:
@@ -422,9 +392,9 @@ def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[Unrea
     return parts
 
 
-def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    paths = [directory / name for name in names_of(directory) if pattern.fullmatch(name)]
-    return sorted(paths, key=lambda path: _number(path, pattern))
+def numbered_files(directory: Path, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+    found = [(pattern.fullmatch(name), directory / name) for name in names_of(directory)]
+    return sorted((int(match[1]), path) for match, path in found if match)
 
 
 def names_of(directory: Path) -> list[str]:
@@ -437,11 +407,6 @@ def names_of(directory: Path) -> list[str]:
         except OSError:
             continue
     return []
-
-
-def _number(path: Path, pattern: re.Pattern[str]) -> int:
-    match = pattern.fullmatch(path.name)
-    return int(match[1]) if match else -1
 
 
 _NEVER = NOWHERE - 1
@@ -494,7 +459,7 @@ class EarlierMatches:
             self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
 
 
-Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
+Rows = tuple[Int32, Mask]
 """Node row and doubt, both indexed by prefix number of the table of known names."""
 _UNKNOWN = -1
 _PROGRESS_EVERY = 64
@@ -695,7 +660,7 @@ class _Loading:
     def __init__(self, files: Files, progress: ProgressFn) -> None:
         self._files, self._progress, self._done = files, progress, 0
 
-    def __call__(self, index: int) -> npt.NDArray[Any]:
+    def __call__(self, index: int) -> Array:
         if self._done % _PROGRESS_EVERY == 0:
             self._progress(Progress(self._done, 0, "reading tensors to find their nodes"))
         self._done += 1

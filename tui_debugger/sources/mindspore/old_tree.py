@@ -8,24 +8,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
-from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.directories import names_in
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.directories import NamesReader, names_in
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has
 
 if TYPE_CHECKING:
-    from tui_debugger.cache.store import DiskCache
     from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
     from tui_debugger.sources.tensor_files.layout import Layout
     from tui_debugger.sources.tensor_files.listing import NamedFile
 
-LOOKED_FOR: Final = "files such as NET/iteration_0/NODE_output_0_shape_2_3_Float32_NCHW.bin"
 _ITERATION: Final = re.compile(r"iteration_(\d{1,9})")
 _DEVICE: Final = re.compile(r"device_(\d{1,9})")
 _FILE: Final = re.compile(
@@ -36,7 +33,6 @@ _FILE: Final = re.compile(
 _NUMBERED: Final = re.compile(r"-op\d+$")
 _PLAIN_TYPES: Final = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32"}
 _LEVELS_UP: Final = 3
-_MOST_DIRECTORIES: Final = 2_000
 
 
 def parse_file_name(_: Sequence[str], name: str) -> NamedFile | None:
@@ -114,30 +110,21 @@ def read_layout(root: Path) -> Layout:
     return layout
 
 
-def find_nets(path: Path) -> list[Path]:
-    """The directories of nets at, above or up to two levels below a path."""
-    start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+def _around(start: Path) -> Path | None:
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if _ITERATION.fullmatch(place.name) and _holds_tensors(place):
-            return [_net_of(place.parent)]
-    if _is_net(start):
-        return [_net_of(start)]
-    below = [start / name for name in islice(names_in(start), _MOST_DIRECTORIES)]
-    found = [each for each in below if _is_net(each)]
-    if not found:
-        inner = (each / name for each in below for name in islice(names_in(each), 50))
-        found = [each for each in islice(inner, _MOST_DIRECTORIES) if _is_net(each)]
-    return sorted(found)
+            return _net_of(place.parent)
+    return _net_of(start) if _is_net(os.fspath(start)) else None
 
 
 def _net_of(directory: Path) -> Path:
     return directory.parent if _DEVICE.fullmatch(directory.name) else directory
 
 
-def _is_net(directory: Path) -> bool:
+def _is_net(directory: str) -> bool:
     """Whether a directory has iterations, or devices with iterations."""
     for name in names_in(directory):
-        here = directory / name
+        here = Path(directory, name)
         inside = (here / inner for inner in names_in(here)) if _DEVICE.fullmatch(name) else (here,)
         if any(_ITERATION.fullmatch(each.name) and _holds_tensors(each) for each in inside):
             return True
@@ -148,46 +135,30 @@ def _holds_tensors(directory: Path) -> bool:
     return any(_FILE.fullmatch(name) for name in names_in(directory))
 
 
-class OldTreeReader:
-    """Dumps of MindSpore 1.1 and 1.2: see ``registry.Reader``."""
+def open_old_tree(root: Path, given: Path, notices: Sequence[str] = ()) -> Source:
+    from tui_debugger.sources.tensor_files.listing import FileTree  # needs NumPy
+    from tui_debugger.sources.tensor_files.source import TensorFilesSource
 
-    name = "MindSpore 1.1 or 1.2"
-    looked_for = LOOKED_FOR
-    shows = Shows(
-        values=Has.YES,
-        statistics=Has.NO,
-        hashes=Has.NO,
-        order=Order.NAMES,
-        edges=Edges.NONE,
-        stacks=Has.NO,
-        gradients=Has.YES,
-        record=(
-            "export MINDSPORE_DUMP_CONFIG=/absolute/data_dump.json",
-            "tdbg dump-config --mindspore 1.2 --path /absolute/dump -o data_dump.json",
-            "python train.py",
-        ),
-        tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
-    )
-
-    def recognises(self, path: Path) -> Recognised | None:
-        nets = find_nets(path)
-        if len(nets) > 1:
-            return Recognised(path, Sureness.SURE, SeveralDumpsError(path, nets))
-        return Recognised(nets[0], Sureness.SURE) if nets else None
-
-    def is_dump(self, directory: Path) -> bool:
-        return _is_net(directory)
-
-    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path. ``store`` is unused: listing names is cheap."""
-        from tui_debugger.sources.tensor_files.listing import FileTree  # needs NumPy
-        from tui_debugger.sources.tensor_files.source import TensorFilesSource
-
-        nets = find_nets(path)
-        if len(nets) != 1:
-            raise NotADumpError("The dump is gone", where=str(path), hint="open it again")
-        tree = FileTree("MindSpore 1.1 or 1.2 dump", read_layout, parse_file_name, self.shows)
-        return TensorFilesSource(nets[0], path, notices, tree)
+    tree = FileTree("MindSpore 1.1 or 1.2 dump", read_layout, parse_file_name, _SHOWS)
+    return TensorFilesSource(root, given, notices, tree)
 
 
-READER: Reader = OldTreeReader()
+_SHOWS: Final = replace(
+    SHOWS_NOTHING,
+    values=Has.YES,
+    gradients=Has.YES,
+    record=(
+        "export MINDSPORE_DUMP_CONFIG=/absolute/data_dump.json",
+        "tdbg dump-config --mindspore 1.2 --path /absolute/dump -o data_dump.json",
+        "python train.py",
+    ),
+    tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
+)
+READER: Final[Reader] = NamesReader(
+    name="MindSpore 1.1 or 1.2",
+    looked_for="files such as NET/iteration_0/NODE_output_0_shape_2_3_Float32_NCHW.bin",
+    shows=_SHOWS,
+    source="tui_debugger.sources.mindspore.old_tree:open_old_tree",
+    holds=_is_net,
+    around=_around,
+)

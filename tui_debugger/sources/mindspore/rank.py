@@ -49,15 +49,17 @@ from tui_debugger.sources.mindspore.layout import (
 from tui_debugger.sources.mindspore.listing import NOT_IGNORED, MindSporeStepListing, Place, RecordedRows, RunBlock
 from tui_debugger.sources.mindspore.names import DirectoryNames, KnownNames, decode
 from tui_debugger.sources.mindspore.nodes import (
+    ORDER_DIRECTORY,
     GraphFiles,
     NodeMap,
     Signature,
     broken_graph,
     graph_paths,
     graph_signature,
-    names_of,
+    numbered_files,
     paths_of,
     read_graphs,
+    read_orders,
     unreadable_directories,
 )
 from tui_debugger.sources.mindspore.order_files import read_steps
@@ -75,7 +77,6 @@ from tui_debugger.sources.mindspore.tensors import (
 )
 from tui_debugger.text.numbers import first_of, plural
 
-ORDER_DIRECTORY = "execution_order"
 FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
 
 
@@ -100,31 +101,16 @@ def read_history(rank: Path) -> History:
     steps: dict[int, tuple[int, ...]] = {}
     notices: list[str] = []
     parts: list[UnreadablePart] = []
-    for root, path in _files(rank):
-        name = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
-        try:
-            ran = read_steps(path)
-        except OSError as error:
-            notices.append(f"{name} cannot be read")
-            parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
-            continue
+    for root, name, ran in read_orders(rank, FILE, read_steps, notices, parts):
         if ran.broken:
             notices.append(f"{name}: {ran.broken} broken lines ignored")
-        if ran.damage:
-            parts.append(UnreadablePart(name, ran.damage, graph=True))
         if ran.steps:
             steps[root] = ran.steps
     return History(steps, tuple(notices), tuple(parts))
 
 
 def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
-    return tuple((path.name, stamp(path)) for _, path in _files(rank))
-
-
-def _files(rank: Path) -> list[tuple[int, Path]]:
-    folder = rank / ORDER_DIRECTORY
-    found = [(FILE.fullmatch(name), folder / name) for name in names_of(folder)]
-    return sorted((int(match[1]), path) for match, path in found if match)
+    return tuple((path.name, stamp(path)) for _, path in numbered_files(rank / ORDER_DIRECTORY, FILE))
 
 
 def check_history(history: History, layout: RankLayout) -> list[str]:

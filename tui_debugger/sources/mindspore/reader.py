@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
-from tui_debugger.sources.directories import directories_in, names_in
+from tui_debugger.sources.directories import directories_in, dumps_below, names_in
 from tui_debugger.sources.mindspore.device_tree import find_tree, holds_tree
 from tui_debugger.sources.mindspore.layout import (
     RANK,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.sources.base import Source
 
-_MOST_DIRECTORIES = 2_000
 _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
 
@@ -71,7 +70,7 @@ def _find(path: Path) -> RunLocation | Recognised | None:
     is_file = not opener.isdir(start)  # it is asked about alone
     if is_file:
         start = start.parent
-    below = [] if is_file else _below(start)
+    below = [] if is_file else dumps_below(start, lambda directory: _is_root(Path(directory)), directories_in)
     if len(below) == 1:
         return RunLocation(below[0], path)
     if below:
@@ -156,20 +155,6 @@ def _at_or_above(start: Path, given: Path) -> RunLocation | None:
             step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
             return RunLocation(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
     return RunLocation(start, given) if _is_root(start) else None
-
-
-def _below(start: Path) -> list[Path]:
-    """Dumps one or two levels below, not looking inside one that was found."""
-    found: list[Path] = []
-    others: list[Path] = []
-    for name in islice(directories_in(start), _MOST_DIRECTORIES):
-        (found if _is_root(start / name) else others).append(start / name)
-    budget = _MOST_DIRECTORIES
-    for parent in others:
-        children = list(islice(directories_in(parent), budget))
-        budget -= len(children)
-        found += [parent / name for name in children if _is_root(parent / name)]
-    return sorted(found)
 
 
 def _is_root(directory: Path) -> bool:

@@ -17,7 +17,7 @@ from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.messages import CALL, ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable, real_inputs
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.notes import RunNotes
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import (
@@ -34,7 +34,7 @@ from tui_debugger.sources.base import (
 )
 from tui_debugger.sources.mindspore.device_tree import list_devices
 from tui_debugger.sources.mindspore.layout import SHOWS, RunLocation, is_digits, list_ranks
-from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
+from tui_debugger.sources.mindspore.names import writer_of
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
@@ -279,7 +279,7 @@ class MindSporeSource:
             ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
         for rank in ranks:
             parts += rank.unreadable()
-        return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
+        return sorted_parts(parts)
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         """See ``base.AccountingSource``. A rank that was not looked at is one place, and its layout is not read."""
@@ -359,14 +359,7 @@ class MindSporeSource:
         return self._rank(rank).notes()
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        name = os.path.basename(spec.path)  # noqa: PTH119 - keeps surrogates, and is quick
-        parsed = parse_name(name)
-        if parsed is None:
-            fields = split_device_name(os.fsencode(name))
-            if fields is None:
-                return None
-            return Writer(*split_prefix(fields.prefix), int(fields.task), int(fields.stream), fields.timestamp)
-        return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
+        return writer_of(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
 
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
-from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.arrays import Array, Float64, Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, no_progress
 from tui_debugger.opener import LINE_LIMIT, FileTooLargeError, read_lines, read_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.stats.kernel import available, csv_columns
@@ -61,12 +61,8 @@ _WRONG_MEAN_FROM = 20_000
 
 _AT_ONCE = 1 << 28
 """Bytes up to which a file is read at once."""
-_BATCH = 1 << 20
-"""Bytes of the lines that are split together: their cells stay in the caches of a processor."""
-_KERNEL_BATCH = 1 << 24
-"""The same for the kernel, which makes no object per cell."""
-_CUT_OUT = "\x01"
-"""Stands for a quoted cell while the others are split at their commas."""
+_BATCH = 1 << 24
+"""Bytes of the lines that the kernel splits together."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
@@ -77,24 +73,24 @@ class Statistics:
 
     prefixes: tuple[bytes, ...]
     """``type.name`` as bytes, the first part of a tensor file's name; ``prefix`` indexes into it."""
-    prefix: npt.NDArray[np.int32]
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    timestamp: npt.NDArray[np.int64]
-    numbers: tuple[npt.NDArray[np.float64], ...]
+    prefix: Int32
+    side: UInt8
+    slot: Int16
+    timestamp: Int64
+    numbers: tuple[Float64, ...]
     """11 columns: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite. A column of equal
     numbers is broadcast from one.
     """
-    seen: npt.NDArray[np.uint8]
+    seen: UInt8
     """Bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf)."""
-    fixed: npt.NDArray[np.bool_]
+    fixed: Mask
     """Rows of the older generation."""
     dtypes: tuple[str, ...]
     """Distinct values; ``dtype`` indexes into them."""
-    dtype: npt.NDArray[np.int16]
+    dtype: Int16
     shapes: tuple[tuple[int, ...], ...]
     """Distinct values; ``shape`` indexes into them."""
-    shape: npt.NDArray[np.int32]
+    shape: Int32
     broken: int = 0
     """Number of lines that made no sense, or are missing after a header."""
 
@@ -104,72 +100,32 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes of memory, without columns that are shared with other files."""
-        columns: list[npt.NDArray[Any]] = [*self.numbers, self.timestamp, self.seen]
+        columns: list[Array] = [*self.numbers, self.timestamp, self.seen]
         return sum(column.nbytes for column in columns if column.strides != (0,))
 
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
 
     def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
-        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean``: see ``stats``."""
-        count = _count(self.numbers[_FIRST_COUNT][row])
-        size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
-        return _finite(self.numbers[2][row]) if self._is_doubtful(row, size, right_mean=right_mean) else None
-
-    def _is_doubtful(self, row: int, count: int, *, right_mean: bool) -> bool:
-        return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
-
-    def stats(self, row: int, *, right_mean: bool = False) -> TensorStats:
-        """A row as TensorStats; fields that were not recorded are 0 or None.
-
-        NaN and Inf among the recorded extremes count as one such element where no count was recorded. ``right_mean``:
-        the mean can be believed whatever the size (MindSpore 2.4 and newer).
-        """
-        maximum, minimum, mean, norm = (_finite(column[row]) for column in self.numbers[:_FIRST_COUNT])
-        counts = [_count(column[row]) for column in self.numbers[_FIRST_COUNT:]]
-        count, negative, positive, nan, neg_inf, pos_inf, zero = (value or 0 for value in counts)
-        seen = int(self.seen[row])
-        nan = max(nan, 1) if seen & _SAW_NAN else nan
-        pos_inf = max(pos_inf, 1) if seen & _SAW_POS_INF else pos_inf
-        neg_inf = max(neg_inf, 1) if seen & _SAW_NEG_INF else neg_inf
-        if counts[0] is None:
-            count = int(np.prod(self.shapes[int(self.shape[row])], dtype=np.int64))
-        if None not in counts and negative + positive + zero + nan + pos_inf + neg_inf > count:
-            # 2.4 and newer count -Inf among the elements below 0 and +Inf among those above.
-            negative, positive = max(negative - neg_inf, 0), max(positive - pos_inf, 0)
-        if maximum is not None and minimum is not None and maximum < minimum:
-            maximum = minimum = mean = None  # 2.3 and older write ∓1.8e308 for a tensor without a finite element
-        if self._is_doubtful(row, count, right_mean=right_mean):
-            mean = None
-        return TensorStats(
-            count=count,
-            nan=nan,
-            pos_inf=pos_inf,
-            neg_inf=neg_inf,
-            zero=zero,
-            negative=negative,
-            positive=positive,
-            minimum=minimum,
-            maximum=maximum,
-            mean=mean,
-            abs_mean=None,
-            variance=None,
-            sum_squares=norm * norm if norm is not None else 0.0,
-            at_least=_at_least(
-                seen,
-                [counts[at] is None for at in (3, 4, 5)],
-                told=norm is not None or (right_mean and maximum is not None and minimum is not None),
-            ),
-        )
+        """Returns a recorded mean that ``columns`` does not believe, else None."""
+        mean, count = float(self.numbers[2][row]), float(self.numbers[_FIRST_COUNT][row])
+        size = count if 0 <= count < math.inf else math.prod(self.shapes[int(self.shape[row])])
+        believed = right_mean and not self.fixed[row]
+        return mean if size >= _WRONG_MEAN_FROM and not believed and math.isfinite(mean) else None
 
     def columns(self, rows: Int64, *, right_mean: bool = False) -> RecordedColumns:
-        """``stats`` and ``meta`` of several rows; not right for counts that a float64 cannot hold exactly."""
+        """The statistics of some rows; not right for counts that a float64 cannot hold exactly.
+
+        Fields that were not recorded are 0 or NaN. NaN and Inf among the recorded extremes count as one such element
+        where no count was recorded. ``right_mean``: the mean can be believed whatever the size (MindSpore 2.4 and
+        newer).
+        """
         numbers, seen = np.stack([column[rows] for column in self.numbers], axis=1), self.seen[rows]
         values = np.where(np.isfinite(numbers), numbers, np.nan)
         with np.errstate(invalid="ignore", over="ignore"):
             known: Mask = np.greater_equal(values[:, _FIRST_COUNT:], 0)
             right: Mask = np.asarray(~(values[:, _FIRST_COUNT:] >= _INEXACT).any(axis=1))
-            counts = np.where(known & right[:, None], values[:, _FIRST_COUNT:], 0).astype(np.int64)
+            counts = np.where(known, np.minimum(values[:, _FIRST_COUNT:], _MOST_ELEMENTS), 0).astype(np.int64)
             maximum, minimum, mean, norm = values[:, :_FIRST_COUNT].T.copy()
             inverted: Mask = np.less(maximum, minimum)
             sum_squares = np.where(np.isnan(norm), 0.0, norm * norm)
@@ -182,11 +138,15 @@ class Statistics:
         sizes = np.array([int(np.prod(shape, dtype=np.int64)) for shape in self.shapes], np.int64)
         count = np.where(known[:, 0], count, sizes[self.shape[rows]])
         right &= (count >= 0) & (count < _INEXACT)
-        signed = known.all(axis=1) & (negative + positive + zero + nan + pos_inf + neg_inf > count)
+        every = np.sum((negative, positive, zero, nan, pos_inf, neg_inf), axis=0, dtype=np.float64)
+        # 2.4 and newer count -Inf among the elements below 0 and +Inf among those above.
+        signed = known.all(axis=1) & (every > count)
         negative = np.where(signed, np.maximum(negative - neg_inf, 0), negative)
         positive = np.where(signed, np.maximum(positive - pos_inf, 0), positive)
         doubtful = (count >= _WRONG_MEAN_FROM) & (self.fixed[rows] | (not right_mean))
+        # 2.3 and older write ∓1.8e308 for a tensor without a finite element.
         maximum[inverted] = minimum[inverted] = mean[inverted | doubtful] = np.nan
+        # A finite norm tells of any NaN or Inf; extremes do so if they are over all elements (2.4 and newer).
         told = ~np.isnan(norm) | (right_mean & ~np.isnan(maximum) & ~np.isnan(minimum))
         no_nan, no_neg_inf, no_pos_inf = ~known[:, 3:6].T
         open_nan = no_nan & (saw_nan | ~told)
@@ -210,32 +170,22 @@ class Statistics:
 
 
 _INEXACT = 1 << 53
-
-
-def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
-    """Counts that are lower bounds: an extreme, a mean or a norm shows NaN or Inf that was not counted.
-
-    ``seen`` has the bits of the shown values. ``told``: the row would show any NaN or Inf, by a finite norm or by
-    extremes over all elements (2.4 and newer); extremes over finite elements do not show them.
-    """
-    nan, neg_inf, pos_inf = uncounted
-    found = AtLeast.NAN if nan and (seen & _SAW_NAN or not told) else AtLeast.NONE
-    inf = (neg_inf and seen & _SAW_NEG_INF) or (pos_inf and seen & _SAW_POS_INF)
-    hidden = (neg_inf or pos_inf) and (seen & _SAW_NAN or not told)
-    return found | AtLeast.INF if inf or hidden else found
+_MOST_ELEMENTS = 1 << 62
+"""No tensor has as many."""
 
 
 def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistics:
     """Reads a statistic file or raises OSError; lines that make no sense are counted and skipped."""
+    if not available():
+        return read_line_by_line(path, progress)
     try:
         content = read_regular(path, _AT_ONCE)
     except FileTooLargeError:
         return read_line_by_line(path, progress)
     rows, start, done = _StatisticRows(), 0, 0
-    most = _KERNEL_BATCH if available() else _BATCH
     while start < len(content):
-        stop = content.rfind(b"\n", start, start + most) + 1
-        if not stop or start + most >= len(content) > stop:  # a long line, or a last one without its end
+        stop = content.rfind(b"\n", start, start + _BATCH) + 1
+        if not stop or start + _BATCH >= len(content) > stop:  # a long line, or a last one without its end
             return read_line_by_line(path, progress)
         done += rows.add_lines(content[start:stop])
         start = stop
@@ -245,7 +195,7 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
 
 
 def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statistics:
-    """``read_statistics`` of files that are too large or too odd to be read as columns."""
+    """``read_statistics`` without the kernel, and of files that are too large or too odd to be read as columns."""
     rows = _StatisticRows()
     for number, line in enumerate(read_lines(path, cut=True, ends=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip(), whole=line.endswith(b"\n"))
@@ -308,18 +258,27 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
 class _RowBlock(NamedTuple):
     """Rows as columns: see ``Statistics``. ``numbers`` are ``_UNKNOWN`` where nothing was recorded."""
 
-    prefix: npt.NDArray[np.int32]
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    timestamp: npt.NDArray[np.int64]
-    dtype: npt.NDArray[np.int16]
-    shape: npt.NDArray[np.int32]
-    fixed: npt.NDArray[np.bool_]
-    numbers: npt.NDArray[np.float64]
+    prefix: Int32
+    side: UInt8
+    slot: Int16
+    timestamp: Int64
+    dtype: Int16
+    shape: Int32
+    fixed: Mask
+    numbers: Float64
+
+    @classmethod
+    def of(cls, *columns: npt.ArrayLike) -> _RowBlock:
+        """Makes columns of the right types."""
+        return cls(*map(np.ascontiguousarray, columns, _TYPES))
 
     @classmethod
     def joined(cls, blocks: Sequence[_RowBlock]) -> _RowBlock:
         return blocks[0] if len(blocks) == 1 else cls(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+_TYPES: Final = (np.int32, np.uint8, np.int16, np.int64, np.int16, np.int32, np.bool_, np.float64)
+"""Of the columns of a ``_RowBlock``."""
 
 
 class _Named(NamedTuple):
@@ -328,7 +287,7 @@ class _Named(NamedTuple):
     names: bytes
     """``type.name``, a line each."""
     prefixes: tuple[bytes, ...]
-    numbers: npt.NDArray[np.int32]
+    numbers: Int32
     """By line, index into ``prefixes``."""
 
 
@@ -366,7 +325,7 @@ class _StatisticRows:
         """No line followed the last header: its writer was stopped."""
 
     def add_lines(self, content: bytes) -> int:
-        """Takes whole lines, as columns where they are all alike: twelve times as fast as one by one."""
+        """Takes whole lines, as columns where they are all alike: fifteen times as fast as one by one."""
         lines = content.count(b"\n")
         first, _, others = content.partition(b"\n")
         if first[:7].lower() == b"op type":
@@ -388,10 +347,6 @@ class _StatisticRows:
 
     def _alike(self, content: bytes, lines: int) -> _RowBlock | None:
         """The rows of lines with equally many cells, none of them odd; else None."""
-        found = self._taken_by_kernel(content, lines) if available() else None
-        return found if found is not None else self._taken_apart(content)
-
-    def _taken_by_kernel(self, content: bytes, lines: int) -> _RowBlock | None:
         header = self._header
         if header["op type"] > header["op name"]:
             return None
@@ -412,69 +367,23 @@ class _StatisticRows:
         sides = [self._side(text) for text in words["io"][1]]
         if wholes["slot"].max() > MAX_SLOT or None in sides:
             return None
-        numbered = {
-            title: np.array([number(text) for text in words[title][1]], np.int32)[words[title][0]]
+        dtype, shape = (
+            np.array([number(text) for text in words[title][1]], np.int32)[words[title][0]]
             if title in words
-            else np.full(len(numbers), number(""), np.int32)
+            else np.full(lines, number(""))
             for title, number in (("data type", self._dtype_number), ("shape", self._shape_number))
-        }
-        prefix = self._prefix_numbers(found.names)
-        return (
-            None
-            if prefix is None
-            else _RowBlock(
-                prefix,
-                np.array(sides, np.uint8)[words["io"][0]],
-                wholes["slot"].astype(np.int16),
-                wholes["timestamp"].copy(),
-                numbered["data type"].astype(np.int16),
-                numbered["shape"],
-                np.broadcast_to(np.bool_(self._is_fixed(found.cells)), len(numbers)),
-                numbers,
-            )
         )
-
-    def _taken_apart(self, content: bytes) -> _RowBlock | None:
-        cells = _columns(content, self._header.get("shape", -1))
-        if cells is None or len(cells) < self._width or any("".join(column) for column in cells[self._width :]):
-            return None
-        op_type, op_name, timestamp, side, slot = (_stripped(cells[at]) for at in self._identity)
-        sides = {text: -1 if (at := self._side(text)) is None else at for text in set(side)}
-        slots = {text: _integer(text) for text in set(slot)}
-        if not all(op_type) or not all(op_name) or min(sides.values()) < 0:
-            return None
-        if not 0 <= min(slots.values()) <= max(slots.values()) <= MAX_SLOT or not all(map(str.isdigit, timestamp)):
-            return None
-        times = list(map(int, timestamp))
-        if max(map(len, timestamp)) > 19 or max(times) > MAX_TIMESTAMP:
-            return None
-        rows, header = len(times), self._header
-        prefix = self._prefix_numbers("\n".join(map(".".join, zip(op_type, op_name, strict=True))).encode() + b"\n")
+        prefix = self._prefix_numbers(found.names)
         if prefix is None:
             return None
-        numbered = []
-        for title, number in (("data type", self._dtype_number), ("shape", self._shape_number)):
-            texts = cells[header[title]] if title in header else [""] * rows
-            numbered.append(_looked_up({text: number(text) for text in dict.fromkeys(texts)}, texts))
-        numbers = np.full((rows, len(_NUMBERS)), _UNKNOWN)
-        for place, at in enumerate(self._numbered):
-            if at >= 0:
-                numbers[:, place] = _floats(cells[at])
-        return _RowBlock(
-            prefix,
-            _looked_up(sides, side).astype(np.uint8),
-            _looked_up(slots, slot).astype(np.int16),
-            np.array(times, np.int64),
-            numbered[0].astype(np.int16),
-            numbered[1].astype(np.int32),
-            np.broadcast_to(np.bool_(self._is_fixed(len(cells))), rows),
-            numbers,
-        )
+        side = np.array(sides, np.uint8)[words["io"][0]]
+        fixed = np.full(lines, self._is_fixed(found.cells))
+        return _RowBlock.of(prefix, side, wholes["slot"], wholes["timestamp"], dtype, shape, fixed, numbers)
 
     def _is_fixed(self, cells: int) -> bool:
         return self._width == _FIXED_COLUMNS and "l2norm value" not in self._header and cells == self._width
 
-    def _prefix_numbers(self, names: bytes) -> npt.NDArray[np.int32] | None:
+    def _prefix_numbers(self, names: bytes) -> Int32 | None:
         """Numbers of the prefixes of some rows, new ones entered; None where a row is a header."""
         first = not self._prefixes
         latest = next(iter(_latest_names), None) if first else None
@@ -496,19 +405,7 @@ class _StatisticRows:
 
     def _flush(self) -> None:
         if self._ids:
-            prefix, side, slot, timestamp, dtype, shape = np.array(self._ids, np.int64).T
-            self._blocks.append(
-                _RowBlock(
-                    prefix.astype(np.int32),
-                    side.astype(np.uint8),
-                    slot.astype(np.int16),
-                    timestamp.copy(),
-                    dtype.astype(np.int16),
-                    shape.astype(np.int32),
-                    np.array(self._fixed, np.bool_),
-                    np.array(self._numbers, np.float64),
-                )
-            )
+            self._blocks.append(_RowBlock.of(*np.array(self._ids, np.int64).T, self._fixed, self._numbers))
             self._ids, self._fixed, self._numbers = [], [], []
 
     def add(self, line: str, *, whole: bool = True) -> None:
@@ -549,17 +446,8 @@ class _StatisticRows:
         prefix = f"{op_type}.{op_name}".encode("utf-8", "surrogateescape")
         shape = self._shape_number(fields[header["shape"]] if "shape" in header else "")
         dtype = self._dtype_number(fields[header["data type"]] if "data type" in header else "")
-        self._ids.append(
-            (
-                self._prefixes.setdefault(prefix, len(self._prefixes)),
-                at,
-                index,
-                when,
-                dtype,
-                shape,
-            )
-        )
-        self._fixed.append(self._width == _FIXED_COLUMNS and "l2norm value" not in header and not fields[self._width :])
+        self._ids.append((self._prefixes.setdefault(prefix, len(self._prefixes)), at, index, when, dtype, shape))
+        self._fixed.append(self._is_fixed(len(fields)))
         try:
             numbers = [float(fields[at]) if at >= 0 else _UNKNOWN for at in self._numbered]
         except ValueError:
@@ -628,19 +516,10 @@ class _StatisticRows:
         )
 
 
-_NO_ROWS: Final = _RowBlock(
-    np.zeros(0, np.int32),
-    np.zeros(0, np.uint8),
-    np.zeros(0, np.int16),
-    np.zeros(0, np.int64),
-    np.zeros(0, np.int16),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.bool_),
-    np.zeros((0, len(_NUMBERS))),
-)
+_NO_ROWS: Final = _RowBlock.of(*[()] * 7, np.zeros((0, len(_NUMBERS))))
 
 
-def _column(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _column(numbers: Float64) -> Float64:
     """A copy of a column; broadcast from one number where all bits are equal."""
     bits = numbers.view(np.int64)
     same = len(bits) > 0 and bool((bits == bits[0]).all())
@@ -664,66 +543,6 @@ def _fields(line: str) -> list[str]:
         raise csv.Error("no cell") from None
 
 
-def _columns(content: bytes, quoted: int) -> list[list[str]] | None:
-    """The cells of whole lines by column; None unless all lines have as many, and only column ``quoted`` has quotes.
-
-    Lines with anything but printable ASCII, or with blanks at either end, are not split: see ``_StatisticRows.add``.
-    """
-    if not _is_plain(content):
-        return None
-    rows, parts = content.count(b"\n"), content.decode("ascii").split('"')
-    inner, text = parts[1::2], _CUT_OUT.join(parts[::2])
-    if len(parts) % 2 == 0 or text.count("\n") != rows:
-        return None
-    cells = text.replace("\n", ",\n,").split(",")
-    wide = cells.index("\n") + 1
-    if len(cells) != wide * rows + 1 or cells[wide - 1 :: wide].count("\n") != rows:
-        return None
-    cells.pop()
-    columns = [cells[at::wide] for at in range(wide - 1)]
-    if not inner:
-        return columns
-    if not 0 <= quoted < len(columns) or columns[quoted].count(_CUT_OUT) != len(inner):
-        return None
-    cut = iter(inner)
-    some = len(inner) < rows
-    columns[quoted] = [next(cut) if cell == _CUT_OUT else cell for cell in columns[quoted]] if some else inner
-    return columns
-
-
-def _is_plain(content: bytes) -> bool:
-    """Whether lines are printable ASCII, no longer than ``LINE_LIMIT``, and without blanks at their ends."""
-    codes = np.frombuffer(content, np.uint8)
-    ends = np.flatnonzero(codes == _LINE_END)
-    if np.count_nonzero(codes < _BLANK) != len(ends) or codes.max() >= _NOT_ASCII:
-        return False
-    if np.diff(ends, prepend=-1).max() > LINE_LIMIT:
-        return False
-    return content[:1] != b" " and b"\n " not in content and b" \n" not in content
-
-
-_LINE_END, _BLANK, _NOT_ASCII = 0x0A, 0x20, 0x80
-
-
-def _stripped(cells: list[str]) -> list[str]:
-    return [cell.strip() for cell in cells] if " " in "".join(cells) else cells
-
-
-def _looked_up(numbers: Mapping[str, int], cells: list[str]) -> npt.NDArray[np.int64]:
-    if len(numbers) == 1:
-        return np.full(len(cells), numbers[cells[0]], np.int64)
-    return np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))
-
-
-def _floats(cells: list[str]) -> npt.NDArray[np.float64]:
-    if cells.count(cells[0]) == len(cells):
-        return np.full(len(cells), _number(cells[0]))
-    try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        return np.fromiter(map(_number, cells), np.float64, len(cells))
-
-
 _UNKNOWN = -1.7976931348623157e308
 """Stands for "not recorded" while rows are collected; as a maximum it is the mark of an empty tensor anyway."""
 
@@ -741,11 +560,3 @@ def _number(text: str) -> float:
 
 def _shape(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in re.findall(r"\d{1,18}", text))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _count(value: float) -> int | None:
-    return int(value) if np.isfinite(value) and value >= 0 else None

@@ -11,24 +11,23 @@ some names are read first: all of a small directory, of a big one enough to tell
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64, Mask
+from tui_debugger.cache.columns import StoredColumns
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
@@ -44,9 +43,11 @@ from tui_debugger.sources.mindspore.listing import (
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
     MEMBER,
+    PARAMETER,
     SUFFIX,
     DirectoryNames,
     KnownNames,
+    are_operators,
     decode,
     generation,
     is_later_slice,
@@ -77,16 +78,12 @@ WORTHWHILE: Final = 200
 _KEPT = 4
 """Number of patterns that are kept unpacked: the steps of a run follow one another."""
 
-_VERSION: Final = 5
-_STAMPS: Final = 3
-_HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q7q")
-"""Magic, version, key of the pattern, stamps; then numbers of entries, files and odd names, bytes of odd names,
-complaints and names of other entries, and whether there is a ``statistic.csv``.
+_LISTING: Final = StoredColumns(b"tdbL6", "<i8", "u1", "<i8", "<i8", "<i8", "<i8", "u1", "u1", "u1")
+"""Stamps, key of the pattern, numbers of entries and of statistic files, timestamps; places and ends of odd names, odd
+names; complaints, names of other entries.
 """
-_MAGIC: Final = b"tdbL"
-_NAMES_HEAD: Final = struct.Struct("<4sB3x7q")
-"""Magic, version, files; then number and bytes of prefixes, devices, endings."""
-_NAMES_MAGIC: Final = b"tdbN"
+_NAMES: Final = StoredColumns(b"tdbN6", "<i4", "<i4", "<i4", "u1", "u1", "u1")
+"""Numbers of prefixes, devices and endings by file, and the texts of each."""
 _BLANK: Final = b"\0"
 
 
@@ -149,38 +146,28 @@ class ListingCache:
         self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn
     ) -> DirectoryContents | None:
         """Returns the listing of a directory whose stamps are unchanged; its ``statistic.csv`` is read anew."""
-        payload = self._store.get(KIND, self._key(path))
-        if payload is None or len(payload) < _HEAD.size:
+        found = _LISTING.unpack(self._store.get(KIND, self._key(path)))
+        if found is None or found[0].tolist() != [*chain.from_iterable(stamps)] or len(found[2]) != 2:
             return None
-        magic, version, key, *numbers = _HEAD.unpack_from(payload)
-        stored, counts = tuple(numbers[: 4 * _STAMPS]), numbers[4 * _STAMPS :]
-        if (magic, version) != (_MAGIC, _VERSION) or stored != tuple(field for each in stamps for field in each):
-            return None
-        entries, files, odd, odd_bytes, complained, others, recorded = counts
-        sizes = (8 * files, 8 * odd, 8 * odd, odd_bytes, complained, others)
-        if min(counts) < 0 or odd > files or files > entries or len(payload) != _HEAD.size + sum(sizes):
-            return None
-        starts = np.cumsum([_HEAD.size, *sizes]).tolist()
-        timestamp, odd_at, odd_ends = (_column(payload, starts[i], sizes[i] // 8, "<i8") for i in range(3))
+        key, (entries, recorded), timestamp, odd_at, odd_ends = found[1].tobytes(), found[2].tolist(), *found[3:6]
+        names, complaints, others = (column.tobytes() for column in found[6:])
         unpacked = self._pattern(key, place)
-        names = payload[starts[3] : starts[4]]
-        if unpacked is None or len(unpacked.pattern) != files or not _sound(timestamp, odd_at, odd_ends, names):
+        if unpacked is None or len(unpacked.pattern) != len(timestamp) or entries < len(timestamp):
+            return None
+        if not _sound(timestamp, odd_at, odd_ends, names):
             return None
         if unpacked.by is not None:
             timestamp = timestamp[unpacked.by]
-            back = np.empty(files, np.int64)
-            back[unpacked.by] = np.arange(files)
-            odd_at = back[odd_at]
+            odd_at = np.argsort(unpacked.by)[odd_at]
         try:
             statistics = self._statistics.take(path / STATISTICS, progress) if recorded else None
         except OSError:
             return None
         irregular = IrregularNames.sorted(odd_at, Names(names, odd_ends))
-        complaints = _complaints(payload[starts[4] : starts[5]])
-        left = tuple(payload[starts[5] :].split(_BLANK)) if others else ()
         return DirectoryContents(
-            *(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics, complaints, entries),
-            others=left,
+            *(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics),
+            *(_complaints(complaints), entries),
+            others=tuple(others.split(_BLANK)) if others else (),
         )
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: DirectoryContents) -> None:
@@ -197,14 +184,11 @@ class ListingCache:
         odd = list(part.odd.names)
         others = _BLANK.join(part.others)
         complaints = "\n".join(f"{count} {text}" for text, count in part.complaints.items()).encode()
-        head = _HEAD.pack(
-            *(_MAGIC, _VERSION, key, *(field for each in stamps for field in each)),
-            *(part.entries, len(part.timestamp), len(odd), sum(map(len, odd)), len(complaints), len(others)),
-            part.statistics is not None,
+        payload = _LISTING.pack(
+            *([*chain.from_iterable(stamps)], key, (part.entries, part.statistics is not None), part.timestamp),
+            *(part.odd.at, np.cumsum([len(name) for name in odd]), b"".join(odd), complaints, others),
         )
-        columns = (part.timestamp, part.odd.at, np.cumsum([len(name) for name in odd]))
-        blobs = [column.astype("<i8").tobytes() for column in columns]
-        self._store.put(KIND, self._key(path), b"".join([head, *blobs, *odd, complaints, others]))
+        self._store.put(KIND, self._key(path), payload)
 
     def _key(self, path: Path) -> bytes:
         """Key of a directory's real path; parents are resolved once, since steps lie beside each other."""
@@ -217,8 +201,7 @@ class ListingCache:
     def _pattern(self, key: bytes, place: int) -> _UnpackedNames | None:
         found = self._unpacked.get((key, place))
         if found is None:
-            payload = self._store.get(KIND_NAMES, key)
-            found = _unpack_names(self._known_names, place, payload) if payload is not None else None
+            found = _unpack_names(self._known_names, place, self._store.get(KIND_NAMES, key))
             if found is None:
                 return None
             self._unpacked[key, place] = found
@@ -230,12 +213,10 @@ class ListingCache:
         return found
 
 
-def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[Any]:
-    return np.frombuffer(payload, dtype, count, start)
-
-
 def _sound(timestamp: Int64, odd_at: Int64, odd_ends: Int64, names: bytes) -> bool:
     if len(timestamp) and timestamp.min() < 0:
+        return False
+    if len(odd_at) != len(odd_ends) or len(odd_at) > len(timestamp):
         return False
     if not len(odd_at):
         return not names
@@ -255,44 +236,34 @@ def _complaints(payload: bytes) -> dict[str, int]:
 
 def _pack_names(known_names: KnownNames, pattern: DirectoryNames) -> bytes:
     blobs: list[bytes] = []
-    columns: list[bytes] = []
-    counts: list[int] = []
+    columns: list[Int64] = []
     for column, texts in (
         (pattern.prefix, known_names.prefixes),
         (pattern.device, known_names.devices),
         (pattern.ending, known_names.endings),
     ):
         used, numbers = np.unique(column, return_inverse=True)
+        columns.append(numbers)
         blobs.append(_BLANK.join([texts[number] for number in used.tolist()]))
-        columns.append(numbers.astype("<i4").tobytes())
-        counts += [len(used), len(blobs[-1])]
-    return b"".join([_NAMES_HEAD.pack(_NAMES_MAGIC, _VERSION, len(pattern), *counts), *columns, *blobs])
+    return _NAMES.pack(*columns, *blobs)
 
 
-def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _UnpackedNames | None:
-    if len(payload) < _NAMES_HEAD.size:
-        return None
-    magic, version, files, *counts = _NAMES_HEAD.unpack_from(payload)
-    blob_sizes = counts[1::2]
-    if (magic, version) != (_NAMES_MAGIC, _VERSION) or min(files, *counts) < 0:
-        return None
-    start = _NAMES_HEAD.size + 12 * files
-    if len(payload) != start + sum(blob_sizes) or b"/" in payload[start:]:
+def _unpack_names(known_names: KnownNames, place: int, payload: bytes | None) -> _UnpackedNames | None:
+    found = _NAMES.unpack(payload)
+    if found is None or len(set(map(len, found[:3]))) > 1:
         return None
     columns = []
-    enter = (
+    enter: tuple[Callable[[bytes], int], ...] = (
         lambda text: _prefix(known_names, place, text),
         lambda text: _device(known_names, text),
         known_names.ending_number,
     )
-    for at, (count, size) in enumerate(zip(counts[::2], blob_sizes, strict=True)):
-        texts = payload[start : start + size].split(_BLANK) if count else []
-        start += size
-        numbers = np.array([enter[at](text) for text in texts], np.int32)
-        column = _column(payload, _NAMES_HEAD.size + 4 * at * files, files, "<i4")
-        if len(texts) != count or (numbers < 0).any() or (files and not 0 <= column.min() <= column.max() < count):
+    for column, blob, number in zip(found[:3], found[3:], enter, strict=True):
+        texts = blob.tobytes().split(_BLANK) if len(blob) else []
+        numbers = np.array([-1 if b"/" in text else number(text) for text in texts], np.int32)
+        if (numbers < 0).any() or (len(column) and not 0 <= column.min() <= column.max() < len(texts)):
             return None
-        columns.append(numbers[column] if count else np.zeros(0, np.int32))
+        columns.append(numbers[column])
     return _in_order(known_names, *columns)
 
 
@@ -508,8 +479,6 @@ def _generation_of(prefixes: tuple[bytes, ...], token: str) -> str:
 GLANCE: Final = 32
 """Number of names that are looked at first."""
 
-_PARAMETER: Final = b"Parameter."
-
 Key = tuple[bytes, bytes, bytes]
 """(``type.name``, side, slot)."""
 
@@ -521,17 +490,13 @@ class DirectoryTimes(NamedTuple):
     """Runs, oldest first; of a big directory only as far as its names were read."""
     whole: bool
     """Whether all of its names were read."""
-    stamps: tuple[Stamp, Stamp]
-    """Stamps of the directory and its statistics, before the look."""
-
-
-def stamps_of(path: Path) -> tuple[Stamp, Stamp]:
-    return stamp(path), stamp(path / STATISTICS)
+    stamps: Stamps
+    """Stamps of the directory before the look."""
 
 
 def read_times(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> DirectoryTimes:
     """Reads some names of a directory, or its ``whole``; one that cannot be listed has one run of unknown time."""
-    stamps = stamps_of(path)
+    stamps = place_stamps(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
     keys = [key for key, _ in seen]
@@ -606,14 +571,14 @@ def _spans(seen: list[tuple[Key, int]]) -> tuple[Span, ...]:
     if len(numbers) == len(seen):
         return (_span(seen),)
     time = np.array([each for _, each in seen], np.int64)
-    operator = np.array([not text.startswith(_PARAMETER) for (text, _, _), _ in seen], np.bool_)
+    operator = np.array([not text.startswith(PARAMETER) for (text, _, _), _ in seen], np.bool_)
     return _divided(np.array(key, np.int64), time, operator)
 
 
 def _span(seen: list[tuple[Key, int]]) -> Span:
     """``run_order.span`` without arrays, for the few names of a brief look."""
-    operators = [time for (text, _, _), time in seen if time and not text.startswith(_PARAMETER)]
-    parameters = [time for (text, _, _), time in seen if time and text.startswith(_PARAMETER)]
+    operators = [time for (text, _, _), time in seen if time and not text.startswith(PARAMETER)]
+    parameters = [time for (text, _, _), time in seen if time and text.startswith(PARAMETER)]
     first, last = min(operators, default=0), max(operators, default=0)
     if not operators or last - first > DAY or (parameters and max(parameters) - min(parameters) > DAY):
         times = np.array([*operators, *parameters], np.int64)
@@ -648,10 +613,8 @@ _written_once: Final = LastResult[bool]()
 """Whether a file names every tensor once, and so holds one run."""
 
 
-@lru_cache(maxsize=1)
-def _operators(prefixes: tuple[bytes, ...]) -> Mask:
-    """Mask of the names of operators; the steps and ranks of a run have the same names."""
-    return np.array([not text.startswith(_PARAMETER) for text in prefixes] or [False], np.bool_)
+_operators: Final = lru_cache(maxsize=1)(are_operators)
+"""The steps and ranks of a run have the same names."""
 
 
 _Place = tuple[int, int]
@@ -729,7 +692,7 @@ class RunTimes:
     def _read_times(self, layout: RankLayout, history: Mapping[int, Sequence[int]]) -> None:
         for _, path in _places(layout):
             seen = self._times.get(path)
-            if seen is None or (path not in self._fresh and (seen.stamps != stamps_of(path) or young(seen.stamps))):
+            if seen is None or (path not in self._fresh and (seen.stamps != place_stamps(path) or young(seen.stamps))):
                 self._times[path] = read_times(path, statistics=self._statistics)
             self._fresh.add(path)
         often = {root: Counter(lines) for root, lines in history.items()}

@@ -8,27 +8,26 @@ come in execution order.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.last_result import LastResult
-from tui_debugger.model import ReadSpec, TensorStats
+from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.sources.base import (
     MOST_ROUNDS,
     NO_NUMBER,
     Names,
     OverflowRecord,
-    SortedTensorTable,
     TensorFlag,
     TensorPlaces,
+    TensorTable,
     latest,
     tensor_keys,
 )
@@ -40,9 +39,10 @@ from tui_debugger.sources.mindspore.listing import (
     MindSporeStepListing,
     RecordedRows,
     RunBlock,
+    joined,
 )
 from tui_debugger.sources.mindspore.names import KnownNames, split_device_name
-from tui_debugger.stats.records import ReadSpecs, RecordedColumns
+from tui_debugger.stats.records import ROW, ReadSpecs, RecordedColumns
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
@@ -99,7 +99,7 @@ class Arrangement:
 _of_statistics: Final = LastResult[Arrangement]()
 
 
-class MindSporeStepTable(SortedTensorTable):
+class MindSporeStepTable(TensorTable):
     """The tensors of one step of MindSpore."""
 
     def __init__(
@@ -166,18 +166,21 @@ class MindSporeStepTable(SortedTensorTable):
     def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         return self._files.states(indices)
 
-    def recorded(self, index: int) -> TensorStats | None:
-        at = self._recorded_at(index)
-        return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
-
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
-        """None where there are several ``statistic.csv``."""
         stat = self.arrangement.stat
-        if stat is None or len(self._statistics) != 1 or not len(self._statistics[0].rows):
+        if stat is None:
             return None
         rows = stat[indices].astype(np.int64)
-        found = self._statistics[0].rows.columns(np.maximum(rows, 0), right_mean=self._right_mean)
-        return found._replace(right=found.right & (rows >= 0))
+        of = np.searchsorted(self._stat_starts, rows, side="right") - 1
+        found, right = np.zeros(len(rows), ROW), np.zeros(len(rows), np.bool_)
+        metas: list[TensorMeta] = []
+        for number, entry in enumerate(self._statistics):
+            mine = np.flatnonzero(of == number)
+            columns = entry.rows.columns(rows[mine] - self._stat_starts[number], right_mean=self._right_mean)
+            columns.rows["meta"] += len(metas)
+            found[mine], right[mine] = columns.rows, columns.right
+            metas += columns.metas
+        return RecordedColumns(found, tuple(metas), right)
 
     def doubtful_mean(self, index: int) -> float | None:
         """``Avg Value`` from ``statistic.csv`` where it may cover a part of the tensor only, else None."""
@@ -224,7 +227,7 @@ class _TensorRows:
         keys: Int64 = (self.keys() << 16) | self.round
         return keys
 
-    def take(self, which: npt.NDArray[Any]) -> _TensorRows:
+    def take(self, which: Array | slice) -> _TensorRows:
         return _TensorRows(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
@@ -257,7 +260,7 @@ def step_table(
         timestamp = files.timestamp[file]
     else:
         real = file >= 0
-        stamps = _joined((entry.rows.timestamp for entry in listing.statistics), np.int64)
+        stamps = joined([entry.rows.timestamp for entry in listing.statistics], np.int64)
         timestamp = np.empty(len(file), np.int64)
         timestamp[real], timestamp[~real] = files.timestamp[file[real]], stamps[arrangement.stat[~real]]
     mine = replace(
@@ -332,10 +335,10 @@ def _arrange(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, node
 def _arranged(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
     known_names, runs = listing.known_names, listing.runs
     constant = np.array([is_constant for _, is_constant in known_names.places] or [False])[known_names.places_of()]
-    every = _files(listing, node_of)
+    every, recorded = _tensor_rows(listing, node_of)
     rows = files = _distinct(every, constant)
     if listing.statistics:
-        rows = _join(files, _distinct(_statistics(listing, node_of), constant))
+        rows = _join(files, _distinct(recorded, constant))
     order, timed = _in_order(nodes, rows, known_names, runs.blocks)
     rows = _unique_rounds(rows.take(order))
     flags = (
@@ -360,7 +363,7 @@ def _arranged(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nod
     )
 
 
-def _taken(column: npt.NDArray[Any], at: Int32, missing: int) -> npt.NDArray[Any]:
+def _taken(column: Array, at: Int32, missing: int) -> Array:
     """The column at some places; ``missing`` where the place is -1."""
     if not len(column):
         return np.full(len(at), missing, column.dtype)
@@ -382,41 +385,24 @@ def _odd_rows(odd: IrregularNames, file: Int32, files: int) -> IrregularNames:
     return IrregularNames.sorted(rows[kept], Names.of([odd.names[number] for number in kept.tolist()]))
 
 
-def _files(listing: MindSporeStepListing, node_of: Int32) -> _TensorRows:
-    files, runs = listing.files, listing.runs
-    part = slice(0, len(files))
-    return _TensorRows(
-        node=node_of[files.prefix],
-        side=listing.side,
-        slot=listing.slot,
-        timestamp=files.timestamp,
-        prefix=files.prefix,
-        file=np.arange(len(files), dtype=np.int32),
-        stat=np.full(len(files), -1, np.int32),
-        run=runs.run[part] if runs.run is not None else np.ones(len(files), np.uint16),
-        round=runs.round[part] if runs.round is not None else np.zeros(len(files), np.uint16),
-    )
-
-
-def _statistics(listing: MindSporeStepListing, node_of: Int32) -> _TensorRows:
-    entries, runs = listing.statistics, listing.runs
-    prefix = _joined((entry.prefix for entry in entries), np.int32)
-    part = slice(len(listing.files), None)
-    return _TensorRows(
+def _tensor_rows(listing: MindSporeStepListing, node_of: Int32) -> tuple[_TensorRows, _TensorRows]:
+    """The rows of files, and those of statistics."""
+    files, entries, runs = listing.files, listing.statistics, listing.runs
+    prefix = joined([files.prefix, *(entry.prefix for entry in entries)], np.int32)
+    numbers = np.arange(len(prefix), dtype=np.int32)
+    of_file = numbers < len(files)
+    rows = _TensorRows(
         node=node_of[prefix],
-        side=_joined((entry.rows.side for entry in entries), np.uint8),
-        slot=_joined((entry.rows.slot for entry in entries), np.int16),
-        timestamp=_joined((entry.rows.timestamp for entry in entries), np.int64),
+        side=joined([listing.side, *(entry.rows.side for entry in entries)], np.uint8),
+        slot=joined([listing.slot, *(entry.rows.slot for entry in entries)], np.int16),
+        timestamp=joined([files.timestamp, *(entry.rows.timestamp for entry in entries)], np.int64),
         prefix=prefix,
-        file=np.full(len(prefix), -1, np.int32),
-        stat=np.arange(len(prefix), dtype=np.int32),
-        run=runs.run[part] if runs.run is not None else np.ones(len(prefix), np.uint16),
-        round=runs.round[part] if runs.round is not None else np.zeros(len(prefix), np.uint16),
+        file=np.where(of_file, numbers, np.int32(-1)),
+        stat=np.where(of_file, np.int32(-1), numbers - len(files)),
+        run=runs.run if runs.run is not None else np.ones(len(prefix), np.uint16),
+        round=runs.round if runs.round is not None else np.zeros(len(prefix), np.uint16),
     )
-
-
-def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *columns])
+    return rows.take(slice(len(files))), rows.take(slice(len(files), None))
 
 
 def _distinct(rows: _TensorRows, constant: Mask) -> _TensorRows:

@@ -60,6 +60,18 @@ _GRADIENT: Final = "_grad"
 """Suffix of the gradient of a tensor that the program saved."""
 
 
+def _no_numbers() -> Int32:
+    return np.zeros(0, np.int32)
+
+
+def _no_reals() -> Float64:
+    return np.zeros(0)
+
+
+def _no_marks() -> Mask:
+    return np.zeros(0, np.bool_)
+
+
 @dataclass(slots=True)
 class StepCalls:
     """The calls of one rank in one step.
@@ -73,34 +85,34 @@ class StepCalls:
     nodes: list[NodeInfo] = field(default_factory=list)
     """In the order of their first calls; parameters where their module was called."""
     calls: int = 0
-    node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    side: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    slot: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    round: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    node: Int32 = field(default_factory=_no_numbers)
+    side: Int32 = field(default_factory=_no_numbers)
+    slot: Int32 = field(default_factory=_no_numbers)
+    round: Int32 = field(default_factory=_no_numbers)
     """``node``, ``side``, ``slot`` and ``round`` of each tensor: see ``base.TensorTable``."""
-    call: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    call: Int32 = field(default_factory=_no_numbers)
     """Number of each tensor's call; -1: a parameter."""
-    first: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    first: Int32 = field(default_factory=_no_numbers)
     """Number of the first call inside each call; its own number without any."""
-    parent: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    parent: Int32 = field(default_factory=_no_numbers)
     """Number of the module call around each call; -1 without one."""
-    module: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    module: Mask = field(default_factory=_no_marks)
     """Mask of the calls of modules."""
-    call_node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    largest: Float64 = field(default_factory=lambda: np.zeros(0))
-    smallest: Float64 = field(default_factory=lambda: np.zeros(0))
-    mean: Float64 = field(default_factory=lambda: np.zeros(0))
-    norm: Float64 = field(default_factory=lambda: np.zeros(0))
+    call_node: Int32 = field(default_factory=_no_numbers)
+    largest: Float64 = field(default_factory=_no_reals)
+    smallest: Float64 = field(default_factory=_no_reals)
+    mean: Float64 = field(default_factory=_no_reals)
+    norm: Float64 = field(default_factory=_no_reals)
     """Extremes, mean and norm as recorded; NaN where not recorded, or NaN."""
-    nan: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    nan: Mask = field(default_factory=_no_marks)
     """Mask of the tensors that hold NaN, by their statistics."""
-    known: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    known: Mask = field(default_factory=_no_marks)
     """Mask of the tensors that have statistics."""
     dtypes: tuple[str, ...] = ()
-    dtype: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    dtype: Int32 = field(default_factory=_no_numbers)
     """Index into ``dtypes``."""
     shapes: tuple[tuple[int, ...], ...] = ()
-    shape: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    shape: Int32 = field(default_factory=_no_numbers)
     """Index into ``shapes``; -1 without one."""
     hashes: Int64 | None = None
     """Number of each recorded digest; None without any."""
@@ -112,7 +124,7 @@ class StepCalls:
     """Whether all tensors but scalars have a digest only."""
     files: Names = field(default_factory=lambda: Names.of(()))
     """Names of the files with the values, empty without one."""
-    has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    has_file: Mask = field(default_factory=_no_marks)
     tensors_listed: bool = False
     """Whether the directory of these files exists."""
     scalars: list[tuple[int, int, str]] = field(default_factory=list)

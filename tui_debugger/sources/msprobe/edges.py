@@ -9,12 +9,12 @@ module depends on the calls inside it, the backward of a call on the results of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int32, Int64, Mask
+from tui_debugger.arrays import Array, Float64, Int32, Int64, Mask
 from tui_debugger.model import Side
 from tui_debugger.sources.base import ZEROS_DIGEST
 from tui_debugger.sources.msprobe.calls import StepCalls
@@ -127,7 +127,7 @@ def _identifying(step: StepCalls) -> Mask:
 
 def _key(step: StepCalls, *, exact: bool) -> UInt64:
     """Equal numbers for tensors that look the same."""
-    columns: list[npt.NDArray[Any]] = [step.dtype, step.sizes()]
+    columns: list[Array] = [step.dtype, step.sizes()]
     numbers: list[Float64] = [step.largest, step.smallest]
     if exact:
         columns.append(step.shape)
@@ -232,7 +232,7 @@ def written_in(step: StepCalls, producer: Int64, slot: Int64, readers: Int64) ->
     return found
 
 
-def _places(node: npt.NDArray[Any], slot: npt.NDArray[Any], number: npt.NDArray[Any]) -> Int64:
+def _places(node: Array, slot: Array, number: Array) -> Int64:
     places: Int64 = (number.astype(np.int64) << 48) | (node.astype(np.int64) << 16) | slot.astype(np.int64)
     return places
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from tui_debugger.sources.directories import DumpLayout, NamesReader, directories_in, names_in
 from tui_debugger.sources.paths import leads_back
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Edges, Has, Order
 from tui_debugger.text.numbers import first_of
 
 CALLS: Final = "dump.json"
@@ -135,7 +135,8 @@ READER: Final = MsprobeReader(
     source="tui_debugger.sources.msprobe.source:MsprobeSource",
     holds=_has_steps,
     around=_around,
-    shows=Shows(
+    shows=replace(
+        SHOWS_NOTHING,
         values=Has.SOME,
         statistics=Has.YES,
         hashes=Has.SOME,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 import os
 import re
 from collections import deque
@@ -17,18 +16,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64, Integers
+from tui_debugger.arrays import Array, Int32, Int64, Integers
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
-from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, UnreadablePart
-from tui_debugger.opener import open_regular
+from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, UnreadablePart
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
 from tui_debugger.sources.directories import DumpLayout
 from tui_debugger.sources.graphless import (
@@ -51,7 +48,7 @@ from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_produc
 from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import ROW, ReadSpecs, RecordedColumns, RecordState
+from tui_debugger.stats.records import ROW, RecordedColumns, RecordState
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
@@ -94,19 +91,7 @@ class MsprobeStepTable(StatisticsTable):
 
     def spec(self, index: int) -> ReadSpec:
         name = os.fsdecode(self._files[index])
-        return replace(self._kind(name, index), path=f"{self._data}/{name}")
-
-    def _kind(self, name: str, index: int) -> ReadSpec:
-        return how_to_read(name, self._dtypes[int(self._dtype[index])])
-
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        data = os.fsencode(self._data) + b"/"
-        paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
-        for at, index in enumerate(indices.tolist()):
-            name = self._files[index]
-            paths.append(data + name)
-            kind[at] = numbers.setdefault(self._kind(os.fsdecode(name), index), len(numbers))
-        return ReadSpecs(paths, tuple(numbers), kind)
+        return how_to_read(name, self._dtypes[int(self._dtype[index])]).at(f"{self._data}/{name}")
 
     @property
     def digest(self) -> bytes:
@@ -116,49 +101,18 @@ class MsprobeStepTable(StatisticsTable):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
         names = [self._files[index] for index in np.asarray(indices)[at].tolist()]
         sizes[at], times[at] = directory_states(os.fsencode(self._data), names)
         return sizes, times
 
-    def recorded(self, index: int) -> TensorStats | None:
-        """The extremes, mean and norm of ``dump.json``; other fields are 0 or None.
+    def recorded_columns(self, indices: Integers) -> RecordedColumns:
+        """The extremes, means and norms of ``dump.json``; other fields are 0 or NaN.
 
         They tell that there are NaN and Inf, not how many: each counts as one such element.
         """
-        count = int(self._sizes[index])
-        if not self._known[index] or count < 0:
-            return None
-        largest, smallest = float(self._largest[index]), float(self._smallest[index])
-        mean, norm = float(self._mean[index]), float(self._norm[index])
-        nan = int(self._nan[index])
-        pos_inf = 0 if largest != math.inf else count if smallest == math.inf else 1
-        neg_inf = 0 if smallest != -math.inf else count if largest == -math.inf else 1
-        bad = nan or pos_inf or neg_inf
-        # The extremes may not tell the sign of all elements, but each is an element.
-        zero = count if largest == smallest == 0 else int(largest == 0 or smallest == 0)
-        return TensorStats(
-            count=count,
-            nan=nan,
-            pos_inf=pos_inf,
-            neg_inf=neg_inf,
-            zero=zero,
-            negative=count if largest < 0 and not bad else int(-math.inf < smallest < 0),
-            positive=count if smallest > 0 and not bad else int(0 < largest < math.inf),
-            minimum=smallest if math.isfinite(smallest) else None,
-            maximum=largest if math.isfinite(largest) else None,
-            mean=mean if math.isfinite(mean) else None,
-            abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
-            variance=None,
-            sum_squares=norm * norm if math.isfinite(norm) else 0.0,
-            at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
-            | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
-        )
-
-    def recorded_columns(self, indices: Integers) -> RecordedColumns:
-        """``recorded`` and ``recorded_meta`` of several rows; not right where one of them is None."""
         count, shape = self._sizes[indices], self._shape[indices]
         columns = self._largest, self._smallest, self._mean, self._norm
         largest, smallest, mean, norm = (each[indices].astype(np.float64) for each in columns)
@@ -177,6 +131,7 @@ class MsprobeStepTable(StatisticsTable):
                 "nan": nan,
                 "pos_inf": pos_inf,
                 "neg_inf": neg_inf,
+                # The extremes may not tell the sign of all elements, but each is an element.
                 "zero": np.where((largest == 0) & (smallest == 0), count, (largest == 0) | (smallest == 0)),
                 "negative": np.where((largest < 0) & good, count, (smallest > -np.inf) & (smallest < 0)),
                 "positive": np.where((smallest > 0) & good, count, (largest > 0) & (largest < np.inf)),
@@ -186,7 +141,7 @@ class MsprobeStepTable(StatisticsTable):
                 "abs_mean": np.where(good & np.isfinite(mean) & ~both_signs, np.abs(mean), np.nan),
                 "variance": np.nan,
                 "sum_squares": np.where(np.isfinite(norm), norm * norm, 0.0),
-                "state": int(RecordState.MEASURED),
+                "state": RecordState.MEASURED * (self._known[indices] & (count >= 0)),
                 "at_least": int(AtLeast.NAN) * hidden | int(AtLeast.INF) * (hidden | few_infinite),
             }
         found = np.zeros(len(indices), ROW)
@@ -298,35 +253,26 @@ class _MsprobeNodes(InferredNodes):
         fresh = rows >= before
         scalars = [(rows[node], slot, self._scalar(text)) for node, slot, text in step.scalars if fresh[node]]
         count = len(self.names)
-        counts = np.zeros(count, np.int64)
-        counts[: len(self._counts)] = self._counts
+        counts = _longer(self._counts, count)
         counts[rows[fresh]] = np.minimum(found.inputs[fresh], MAX_SLOTS)
         mine = fresh[found.node] & (found.position < MAX_SLOTS)
         ptr = pointers(counts)
-        in_node, in_slot = np.full(int(ptr[-1]), -1, np.int32), np.zeros(int(ptr[-1]), np.int16)
-        in_node[: len(self._in_node)], in_slot[: len(self._in_slot)] = self._in_node, self._in_slot
+        in_node, in_slot = _longer(self._in_node, int(ptr[-1]), -1), _longer(self._in_slot, int(ptr[-1]))
         at = ptr[rows[found.node[mine]]] + found.position[mine]
         producer = found.producer[mine]
         in_node[at] = np.where(producer >= 0, rows[producer], -1)
         in_slot[at] = found.slot[mine]
         for row, slot, constant in scalars:
             in_node[ptr[row] + slot] = constant
-        flags = np.zeros(count, np.uint8)
-        flags[: len(self._flags)] = self._flags
+        flags = _longer(self._flags, count)
         flags[rows[fresh]] = int(NodeFlag.INFERRED if mine.any() else NodeFlag.FILE_ONLY)
         saved = self.types.get(SAVED_TYPE, -1), self.types.get(SAVED_TYPE + BACKWARD, -1)
         flags[np.isin(self.type_of, saved)] = int(NodeFlag.FILE_ONLY)
-        outputs = np.ones(count, np.int64)
-        outputs[: len(self._outputs)] = self._outputs
+        outputs = _longer(self._outputs, count, 1)
         is_output = step.side == int(Side.OUTPUT)
         np.maximum.at(outputs, rows[step.node[is_output]], step.slot[is_output].astype(np.int64) + 1)
-        self._counts, self._in_node, self._in_slot, self._flags, self._outputs = (
-            counts,
-            in_node,
-            in_slot,
-            flags,
-            outputs,
-        )
+        self._counts, self._in_node, self._in_slot = counts, in_node, in_slot
+        self._flags, self._outputs = flags, outputs
 
     def _correct(self, step: StepCalls, rows: Int32, before: int) -> bool:
         """Removes edges that a step contradicts; tells whether there were any.
@@ -353,6 +299,11 @@ class _MsprobeNodes(InferredNodes):
         self._in_node[edge[wrong]] = new
         self._in_slot[edge[wrong]] = np.where(new >= 0, step.slot[np.maximum(found, 0)], 0)
         return True
+
+
+def _longer(column: Array, count: int, fill: int = 0) -> Array:
+    """A copy of a column with ``count`` rows, the new ones filled."""
+    return np.append(column, np.full(count - len(column), fill, column.dtype))
 
 
 @dataclass(slots=True)
@@ -395,12 +346,10 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
     def _layout_notices(self) -> Iterable[str]:
         return (*self._found_notices, *self._head_notices())
 
-    def _new_nodes(self) -> _MsprobeNodes:
-        return _MsprobeNodes()
+    _new_nodes = _MsprobeNodes
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            yield from ((rank, step, path) for step, path in steps.items())
+    def _paths(self, unit: str) -> Iterable[str]:
+        return (unit,)
 
     def _newest(self) -> Iterator[str]:
         return (steps[step] for steps in self._layout.units.values() for step in list(steps)[-1:])
@@ -430,11 +379,10 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         for path in units[:1]:
             for name in (CALLS, SAVED):
                 try:
-                    descriptor, _ = open_regular(f"{path}/{name}")
+                    head = opener.first_bytes(f"{path}/{name}", _HEAD_BYTES)
                 except (OSError, ValueError):
                     continue
-                with opener.stream(descriptor) as file:
-                    found = _HEAD.findall(file.read(_HEAD_BYTES).partition(b'"data"')[0])
+                found = _HEAD.findall(head.partition(b'"data"')[0])
                 return {key.decode(): value.decode() for key, value in found}
         return {}
 
@@ -463,16 +411,16 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         content = content_of(directory) if sum(map(len, self._layout.units.values())) > 1 else b""
         same = self._same.pop(content, None)
         parts: list[UnreadablePart] = []
-        where = os.path.relpath(directory, self._root)
         try:
             calls = same.calls if same is not None else read_calls(directory)
         except BadCallsError as error:
-            parts.append(UnreadablePart(where, str(error), rank, step))
+            parts.append(self._part(directory, str(error), rank, step))
             calls = StepCalls()
         for name, why in calls.problems:
-            parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED, TENSORS}))
+            part = self._part(f"{directory}/{name}", why, rank, step)
+            parts.append(replace(part, graph=name not in {CALLS, SAVED, TENSORS}))
         if not len(calls) and not parts:
-            parts.append(UnreadablePart(where, "no tensor in it", rank, step))
+            parts.append(self._part(directory, "no tensor in it", rank, step))
         if calls.has_file.any() and not calls.tensors_listed:
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
@@ -534,8 +482,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
                 try:
                     found = StepArguments(directory, self._rows[rank, step], known)
                 except BadCallsError as error:
-                    where = os.path.relpath(directory, self._root)
-                    missed = UnreadablePart(where, f"arguments of calls: {error}", rank, step)
+                    missed = self._part(directory, f"arguments of calls: {error}", rank, step)
                     listed.parts += [missed] if missed not in listed.parts else []
                     return None
                 self._arguments = (rank, step, listed.state), found
@@ -561,13 +508,5 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
 
 
 def _places(calls: StepCalls, rows: Int32) -> TensorPlaces:
-    flags = np.where(calls.has_file, 0, int(TensorFlag.STAT_ONLY)).astype(np.uint8)
-    node = rows[calls.node] if len(calls) else np.zeros(0, np.int32)
-    rounds = calls.round.astype(np.uint16)
-    return TensorPlaces(
-        node.astype(np.int32),
-        calls.side.astype(np.uint8),
-        calls.slot.astype(np.int16),
-        flags,
-        rounds if rounds.any() else None,
-    )
+    flags = np.where(calls.has_file, 0, int(TensorFlag.STAT_ONLY))
+    return TensorPlaces(rows[calls.node] if len(calls) else (), calls.side, calls.slot, flags, calls.round)

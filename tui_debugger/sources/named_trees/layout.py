@@ -23,7 +23,7 @@ from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import NamesReader, directories_in, is_directory, names_in
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has, Order
 
 if TYPE_CHECKING:
     from tui_debugger.sources.tensor_files.layout import Layout
@@ -169,14 +169,9 @@ def _around(holds: Callable[[str], bool], levels: int) -> Callable[[Path], Path 
 
 
 _SOURCE: Final = "tui_debugger.sources.named_trees.source"
-_SHOWS: Final = Shows(
+_SHOWS: Final = replace(
+    SHOWS_NOTHING,
     values=Has.YES,
-    statistics=Has.NO,
-    hashes=Has.NO,
-    order=Order.NAMES,
-    edges=Edges.NONE,
-    stacks=Has.NO,
-    gradients=Has.NO,
 )
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import NamesReader, names_in
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has, Order
 
 if TYPE_CHECKING:
     from tui_debugger.sources.registry import Reader
@@ -75,13 +76,10 @@ DUMPER: Final[Reader] = NamesReader(
     source="tui_debugger.sources.sglang.source:DumperSource",
     holds=holds_tagged,
     around=_dumper_around,
-    shows=Shows(
+    shows=replace(
+        SHOWS_NOTHING,
         values=Has.YES,
-        statistics=Has.NO,
-        hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=Edges.NONE,
-        stacks=Has.NO,
         gradients=Has.SOME,
         record=(
             "DUMPER_ENABLE=1 DUMPER_DIR=run DUMPER_NON_INTRUSIVE_MODE=all python -m sglang.launch_server ...",
@@ -98,14 +96,10 @@ PASSES: Final[Reader] = NamesReader(
     source="tui_debugger.sources.sglang.source:PassSource",
     holds=holds_passes,
     around=_passes_around,
-    shows=Shows(
+    shows=replace(
+        SHOWS_NOTHING,
         values=Has.YES,
-        statistics=Has.NO,
-        hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=Edges.NONE,
-        stacks=Has.NO,
-        gradients=Has.NO,
         record=("python -m sglang.launch_server ... --debug-tensor-dump-output-folder run",),
         tensors_advice="passes hold outputs only; SGLang's dumper with DUMPER_NON_INTRUSIVE_MODE=all also inputs",
     ),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Progress, ProgressFn, Side, UnreadablePart
+from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import PASS, PASS_RANK, STEP_TAGS, SUFFIX, is_tagged, read_tags
@@ -363,8 +363,8 @@ class PassSource(TorchDumpSource):
         if found:
             layout.units[rank] = {step: (file, found.get(step + 1, "")) for step, file in found.items()}
 
-    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        return files[:1]
+    def _paths(self, unit: tuple[str, ...]) -> Iterable[str]:
+        return unit[:1]
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
         """By the name of the rank's directory: tensor-parallel rank and pipeline stage."""
@@ -380,13 +380,12 @@ class PassSource(TorchDumpSource):
 
     def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:  # noqa: ARG002 - few files
         listing = TorchStepListing(state=state_of_files(path for path in files if path))
-        where = os.path.relpath(files[0], self._root)
         own = self._read_pass(files[0], rank, step, listing)
         late, mine = _split(own) if step else ([], own)
         if late and step - 1 not in self._layout.units[rank]:
             told = ", ".join(dict.fromkeys(each.node for each in late[:_NAMED]))
             why = f"{told} in it are of pass {step - 1}, whose own file is missing"
-            listing.parts.append(UnreadablePart(where, why, rank, step))
+            listing.parts.append(self._part(files[0], why, rank, step))
         fed = [each for each in mine if each.node.startswith(_FED)]
         listing.tensors = fed + [each for each in mine if not each.node.startswith(_FED)]
         if files[1]:
@@ -395,7 +394,7 @@ class PassSource(TorchDumpSource):
             self._lacking[rank] = ", ".join(dict.fromkeys(each.node for each in late)) or ", ".join(_LATE)
         else:
             why = f"pass {step + 1} has no file, and with it outputs of this pass"
-            listing.parts.append(UnreadablePart(where, why, rank, step))
+            listing.parts.append(self._part(files[0], why, rank, step))
         return listing
 
     def _read_pass(
@@ -405,7 +404,7 @@ class PassSource(TorchDumpSource):
             tree = read_tree(path)
         except UnreadableTensorError as error:
             why = f"{error.what}; outputs of pass {step} are in it" if of_next else error.what
-            listing.parts.append(UnreadablePart(os.path.relpath(path, self._root), why, rank, step))
+            listing.parts.append(self._part(path, why, rank, step))
             return []
         return _tensors(tree, path)
 

@@ -34,7 +34,7 @@ from tui_debugger.sources.rank_names import (
     read_share,
     sized_places,
 )
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import SHOWS_NOTHING, Has
 from tui_debugger.sources.tensor_files.serial_files import serial_files
 from tui_debugger.stats.formats import may_hold_tensors
 from tui_debugger.text.numbers import first_of
@@ -80,13 +80,9 @@ _NAMED_AT_MOST: Final = 20
 """Number of missing files that are named one by one."""
 LEVELS_DEEP: Final = 16
 """Number of nested directories that are looked into."""
-SHOWS: Final = Shows(
+SHOWS: Final = replace(
+    SHOWS_NOTHING,
     values=Has.YES,
-    statistics=Has.NO,
-    hashes=Has.NO,
-    order=Order.NAMES,
-    edges=Edges.NONE,
-    stacks=Has.NO,
     gradients=Has.SOME,
     record=(
         "grads = {name: p.grad.numpy(force=True) for name, p in model.named_parameters()}",

@@ -379,7 +379,7 @@ class StepLister:
                 elif at not in self._found:
                     self._found[at] = FoundArray(row.node, row.side, row.slot, path, ReadSpec(""), row.type, row)
         except (OSError, ValueError) as error:
-            self._miss(path, why_not(path, error) if isinstance(error, OSError) else str(error))
+            self._miss(path, reason(path, error))
 
     def _take_index(self, path: str) -> None:
         """Takes the rows of an index of ``tdbg convert``; no other entry of the directory is looked at."""
@@ -401,7 +401,7 @@ class StepLister:
                         row.node, row.side, row.slot, where, ReadSpec("", dtype=declared), row=row
                     )
         except (OSError, ValueError) as error:
-            self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
+            self._miss(index, reason(index, error))
 
     def _file(self, path: str, scope: tuple[str, ...]) -> None:
         self._done += 1
@@ -534,6 +534,10 @@ class StepLister:
 
     def _part(self, path: str, why: str) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step)
+
+
+def reason(path: str, error: Exception) -> str:
+    return why_not(path, error) if isinstance(error, OSError) else str(error)
 
 
 def _tensor(node: str, side: Side, slot: int) -> _Tensor:

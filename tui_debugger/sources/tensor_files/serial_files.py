@@ -7,7 +7,6 @@ C++ library writes the values before the pickle.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -35,10 +34,6 @@ def serial_files(directory: str, names: Iterable[str]) -> dict[str, tuple[str, i
 
 def _is_of_library(path: str) -> bool:
     try:
-        descriptor, _ = opener.open_regular(os.fspath(path))
-        try:
-            return opener.pread(descriptor, len(_FIRST_RECORD), _HEAD) == _FIRST_RECORD
-        finally:
-            opener.close(descriptor)
+        return opener.first_bytes(path, len(_FIRST_RECORD), _HEAD) == _FIRST_RECORD
     except (OSError, ValueError):
         return False

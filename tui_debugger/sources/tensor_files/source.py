@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64
+from tui_debugger.arrays import Int32, Int64, Integers
 from tui_debugger.graph.build import append_nodes
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
@@ -31,6 +30,7 @@ from tui_debugger.model import (
     TensorStats,
     UnreadablePart,
     no_progress,
+    sorted_parts,
 )
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
@@ -69,6 +69,7 @@ from tui_debugger.sources.tensor_files.listing import (
     file_node,
     indexed_files,
     node_name,
+    reason,
     without_other_forms,
 )
 from tui_debugger.text.numbers import first_of, plural
@@ -98,7 +99,7 @@ class TensorFileStepTable(FilesTable):
         said = repr(list(self._rows.items())).encode("utf-8", "surrogateescape")
         return blake2b(super().digest + said, digest_size=16).digest()
 
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         sizes, times = super().file_states(indices)
         without = (self.flags[indices] & int(TensorFlag.STAT_ONLY)) > 0
         sizes[without], times[without] = -1, 0
@@ -262,7 +263,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         with self._lock:
-            return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
+            return sorted_parts((*super().unreadable(), *self._broken))
 
     def notes(self, rank: int) -> RunNotes:
         """The notes of a converted dump, or the log of Hugging Face's Trainer."""
@@ -287,7 +288,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             except OSError as error:
                 why = why_not(path, error)
             if why:
-                self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+                self._broken.add(self._part(path, why, rank))
         return notes
 
     def _said_of(self, rank: int) -> SaidOfRank:
@@ -297,7 +298,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             if self._converted_nodes(rank) is not None:
                 path = os.path.join(os.path.dirname(self._first_path(rank)), SAID_FILE)  # noqa: PTH118, PTH120 - text
                 self._said[rank], why = SaidOfRank.looked_at(Path(path))
-                damage = [UnreadablePart(os.path.relpath(path, self._root), why, rank)] if why else []
+                damage = [self._part(path, why, rank)] if why else []
                 self._broken.update(self._said[rank].doubts, damage)
         return self._said[rank]
 
@@ -335,8 +336,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
                 try:
                     found = read_nodes(path)
                 except (OSError, ValueError) as error:
-                    why = why_not(path, error) if isinstance(error, OSError) else str(error)
-                    self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+                    self._broken.add(self._part(path, reason(path, error), rank))
             self._converted[rank] = found
             return found
 
@@ -390,13 +390,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout
 
-    def _new_nodes(self) -> _TensorFileNodes:
-        return _TensorFileNodes()
+    _new_nodes = _TensorFileNodes
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        for rank, steps in self._layout.units.items():
-            for step, units in steps.items():
-                yield from ((rank, step, unit.path) for unit in units)
+    def _paths(self, unit: list[Unit]) -> Iterable[str]:
+        return (each.path for each in unit)
 
     def _newest(self) -> Iterator[str]:
         for steps in self._layout.units.values():
@@ -433,10 +430,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             for axis, place in part.places:
                 self._meshes.setdefault(rank, {}).setdefault(axis, set()).add(place)
         of = nodes.add(arrays)
-        side = np.array([int(each.side) for each in arrays], np.uint8)
-        slot = np.array([each.slot for each in arrays], np.int16)
-        flags = np.array([0 if each.row is None else each.row.marks for each in arrays], np.uint8)
-        rounds = np.array([0 if each.row is None else each.row.round for each in arrays], np.uint16)
+        side, slot = np.array([each.side for each in arrays]), np.array([each.slot for each in arrays])
+        flags = np.array([0 if each.row is None else each.row.marks for each in arrays])
+        rounds = np.array([0 if each.row is None else each.row.round for each in arrays])
         # An index has the order in which tensors were made; names have no order but their own.
         indexed = bool(arrays) and all(each.row is not None for each in arrays)
         if self._tree is None:
