@@ -17,12 +17,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, UInt8
+from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.ranks.batches import shared_batches
@@ -374,7 +373,7 @@ class _ReplicaComparison:
             return []
         return [self._key(place, rank, self._step_of(place, held)) for rank in firsts]
 
-    def _values(self, keys: Sequence[TensorKey]) -> list[npt.NDArray[Any]]:
+    def _values(self, keys: Sequence[TensorKey]) -> list[Array]:
         """Returns values; empty where one cannot be read, which was reported where they were first asked for."""
         try:
             return [self._run.read(key, self._progress) for key in keys]
@@ -592,7 +591,7 @@ class _ReplicaComparison:
             each.key.node: each for each in differences if each.kind is ReplicaKind.GRADIENT and each.key.step == step
         }
 
-        def gradients(name: str, rank: int) -> npt.NDArray[Any] | None:
+        def gradients(name: str, rank: int) -> Array | None:
             key = replace(of[name.removesuffix(_SUMMAND)].key, rank=rank, node=name)
             try:
                 return self._run.read(key, self._progress)

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from itertools import combinations, product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
@@ -224,7 +223,7 @@ def _number_of_slices(layout: PartsLayout, parts: Sequence[Array], shape: Shape)
     return 0 if any(not part or whole % part for whole, part in sizes) else math.prod(a // b for a, b in sizes)
 
 
-def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
+def _sum(terms: Sequence[Array]) -> Array:
     complex_ = terms[0].dtype.kind == "c"
     total = terms[0].astype(np.complex128 if complex_ else np.float64)
     for term in terms[1:]:

@@ -52,6 +52,7 @@ _MOST_AXES: Final = 3
 """The most axes of ranks whose orders are tried."""
 
 
+_Sides = tuple[Parts, Parts]
 _WholesOfBoth = tuple[list[Array], list[Array]]
 
 
@@ -120,7 +121,7 @@ class Joiner:
 
     def _with_whole(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
         both: tuple[str, str],
@@ -152,7 +153,7 @@ class Joiner:
 
     def _of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
         both: tuple[str, str],
@@ -187,7 +188,7 @@ class Joiner:
 
     def _best_of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         options: Sequence[_ShardOption],
         key: tuple[str, Any],
         of: TensorKind,
@@ -228,7 +229,7 @@ class Joiner:
 
     def _known_of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         options: Sequence[_ShardOption],
         key: tuple[str, Any],
         made: _Wholes,
@@ -245,7 +246,7 @@ class Joiner:
                 return option, wholes
         return None
 
-    def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: tuple[Parts, Parts]) -> None:
+    def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: _Sides) -> None:
         """Remembers the layouts of a tensor for later steps, if its values exclude other layouts."""
         if option.tells(sides):
             self._of_both_sides[key] = option
@@ -259,7 +260,7 @@ class Joiner:
         self,
         found: Distance,
         option: _ShardOption,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         wholes: _WholesOfBoth,
         types: tuple[str, str],
     ) -> Distance:
@@ -402,9 +403,7 @@ class _ShardOption:
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
-    def in_order(
-        cls, shape: Shape, layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
-    ) -> _ShardOption:
+    def in_order(cls, shape: Shape, layouts: tuple[PartsLayout, PartsLayout], sides: _Sides) -> _ShardOption:
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
     @property
@@ -422,7 +421,7 @@ class _ShardOption:
         found = {layout.word for layout in self.layouts}
         return next(word for word in ("split", "sum", "mean", "replicated") if word in found)
 
-    def tells(self, sides: tuple[Parts, Parts]) -> bool:
+    def tells(self, sides: _Sides) -> bool:
         """Tells whether ranks hold different values, so that another layout would make another whole."""
         return any(
             _far(side.arrays[0], each) > NEAR
@@ -439,7 +438,7 @@ class _ShardOption:
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
 
-def _options(sides: tuple[Parts, Parts], given: PartsLayout | None, of: TensorKind) -> Iterator[_ShardOption]:
+def _options(sides: _Sides, given: PartsLayout | None, of: TensorKind) -> Iterator[_ShardOption]:
     """Yields how parts of both sides may make wholes of one shape, likely ones first."""
     shapes = [[part.shape for part in side.arrays] for side in sides]
     found: list[_ShardOption] = []
@@ -480,7 +479,7 @@ def _orders(side: Parts) -> list[tuple[int, ...]]:
 class _Wholes:
     """The wholes that parts of both sides make, by layout."""
 
-    def __init__(self, sides: tuple[Parts, Parts]) -> None:
+    def __init__(self, sides: _Sides) -> None:
         self._sides = sides
         self._samples: dict[tuple[int, Shape, PartsLayout, Shape], Array | None] = {}
 

@@ -286,7 +286,6 @@ class StepTensors:
         for flow, step in zip(self.flows, self.steps, strict=True):
             flow.table(step)
         self.sides = self._nodes(0), self._nodes(1)
-        self.names = self.flows[0].nodes.names, self.flows[1].nodes.names
         self.ranks = max(1 + len(of.mates) for of in files)
         self.joiner: Joiner = before.joiner if before is not None else Joiner(options.dims, options.tolerance)
         self.matching = self._matching(before)
@@ -322,6 +321,10 @@ class StepTensors:
     def containers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
+
+    @property
+    def names(self) -> tuple[Sequence[str], Sequence[str]]:
+        return self.flows[0].nodes.names, self.flows[1].nodes.names
 
     def is_parameter(self, row: int) -> bool:
         """Tells whether a row of the first run is a parameter."""
