@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from tui_debugger.api.conditions import ConditionBase, checked
 from tui_debugger.api.nodes_and_tensors import DebuggerTensor, DebuggerTensors
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
-from tui_debugger.text.rows import Row, flat_hit_rows
+from tui_debugger.text.documents import Row
+from tui_debugger.text.rows import flat_hit_rows
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 __all__ = ["HitDetail", "HitParam", "Hits", "Watchpoint", "WatchpointHit"]

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence, Seque
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.api.conditions import Numbers, numbers, slot_numbers
 from tui_debugger.api.run import Run, StackEntry, stack_entries
-from tui_debugger.arrays import Integers
+from tui_debugger.arrays import Array, Int64, Integers, Mask
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError, UnreadableTensorError
-from tui_debugger.text.rows import Row, key_row, meta_row, stats_row
+from tui_debugger.text.documents import Row
+from tui_debugger.text.rows import key_row, meta_row, stats_row
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats
@@ -196,7 +196,7 @@ class DebuggerTensor:
     def rank(self) -> int:
         return self._node.rank
 
-    def value(self) -> npt.NDArray[Any] | None:
+    def value(self) -> Array | None:
         """Returns the values, read-only (a big file is memory-mapped); None without dumped values or elements.
 
         In a dump of inputs only, the first consumer's input is read; for a parameter that is its value *before* the
@@ -248,7 +248,7 @@ class DebuggerTensor:
         described = self._described()
         return described[0] if described else None
 
-    def _read(self) -> npt.NDArray[Any] | None:
+    def _read(self) -> Array | None:
         run, rank, row = self._node.place
         values = run.outputs(rank).read(self._iteration, row, self._slot)
         return self._constant() if values is None else values
@@ -261,7 +261,7 @@ class DebuggerTensor:
         values = self._constant()
         return (values.dtype.name, values.shape) if values is not None else None
 
-    def _constant(self) -> npt.NDArray[Any] | None:
+    def _constant(self) -> Array | None:
         run, rank, row = self._node.place
         nodes = run.nodes(rank)
         text = nodes.constants.get(row)
@@ -287,7 +287,7 @@ class DebuggerTensor:
         return f"<DebuggerTensor {name}:{self._slot}, rank {self.rank}, iteration {self._iteration}>"
 
 
-def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
+def constant_value(text: str, dtype: str = "") -> Array | None:
     """Returns a constant's value from its text in the graph: one bool, number or string; else None."""
     try:
         value: object = float(text) if text in {"nan", "inf", "-inf"} else ast.literal_eval(text)
@@ -327,16 +327,14 @@ class TensorColumns:
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, which: slice | npt.NDArray[Any]) -> TensorColumns:
+    def take(self, which: slice | Array) -> TensorColumns:
         return TensorColumns(self.rank[which], self.row[which], self.slot[which], self.step[which])
 
-    def equal(self, rank: int, row: int, slot: int, step: int) -> npt.NDArray[np.bool_]:
-        mask: npt.NDArray[np.bool_] = (
-            (self.row == row) & (self.step == step) & (self.slot == slot) & (self.rank == rank)
-        )
+    def equal(self, rank: int, row: int, slot: int, step: int) -> Mask:
+        mask: Mask = (self.row == row) & (self.step == step) & (self.slot == slot) & (self.rank == rank)
         return mask
 
-    def groups(self) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
+    def groups(self) -> list[tuple[int, int, Int64]]:
         """Returns (step, rank, positions) by step, then rank; positions ascend."""
         count = len(self)
         if not count:
@@ -463,7 +461,7 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
     def count(self, value: Any) -> int:
         return int(self._where(value).sum())
 
-    def _where(self, tensor: object) -> npt.NDArray[np.bool_]:
+    def _where(self, tensor: object) -> Mask:
         run, place = place_of(tensor) if isinstance(tensor, DebuggerTensor) else (None, (0, 0, 0, 0))
         return self.columns.equal(*place) if run is self.run else np.zeros(len(self), np.bool_)
 

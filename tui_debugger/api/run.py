@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int32, Int64
+from tui_debugger.arrays import Array, Int32, Int64
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Frame
@@ -212,7 +211,7 @@ class NodeView:
         kept = nodes.in_node >= 0
         targets = self._targets()
         kept[targets] = False
-        place: npt.NDArray[Any] = np.zeros(count, np.int64)
+        place: Array = np.zeros(count, np.int64)
         place[self.rows] = np.arange(len(self.rows))
         consumer, producer = consumer[kept], nodes.in_node[kept]
         by = np.lexsort((np.arange(len(consumer)), place[consumer], producer))

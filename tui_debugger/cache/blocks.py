@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Array
 from tui_debugger.model import TensorMeta
 from tui_debugger.stats.fields import VERSIONS
 from tui_debugger.stats.records import (
@@ -88,7 +88,7 @@ def unpack(payload: bytes, n: int) -> Records | None:
     return found if _is_sound(found, counts, answers) else None
 
 
-def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
+def _compact(records: Records) -> tuple[Array, list[TensorMeta]]:
     """Rows, and the element types and shapes that they use: parts of a large table share one list."""
     rows = records.rows
     used = np.zeros(len(records.metas) + 1, np.bool_)
@@ -106,7 +106,7 @@ def _floats(keys: Any) -> list[tuple[Any, ...]]:
     return [(float(first), float(second), *rest) for first, second, *rest in keys]
 
 
-def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[Any]) -> bool:
+def _is_sound(records: Records, counts: Array, answers: Array) -> bool:
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, overload
+from typing import Final, NamedTuple, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int8, Int16, Int64, Integers, Mask
+from tui_debugger.arrays import Array, Int8, Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
@@ -36,7 +35,7 @@ def facts_of(nodes: NodeTable, at: tuple[int, int | Int64], node: Integers, side
     )
 
 
-def overflowed(table: TensorTable, rows: npt.NDArray[Any]) -> Mask:
+def overflowed(table: TensorTable, rows: Array) -> Mask:
     """Returns a mask of the rows whose operator overflowed on the device, as the device recorded."""
     marked: Mask = (table.flags[rows] & np.uint8(TensorFlag.OVERFLOWED)) != 0
     return marked
@@ -95,10 +94,10 @@ class StepHits:
     step: int
     nodes: NodeTable  # ``node`` holds its rows
     node: Int64
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    order: npt.NDArray[np.int32]
-    round: npt.NDArray[np.uint16]
+    side: UInt8
+    slot: Int16
+    order: Int32
+    round: UInt16
     turn: Int64
     records: Records
     watchpoints: tuple[tuple[Watchpoint, bool], ...]  # with a flag: whether it judged initial values
@@ -292,7 +291,7 @@ class HitList(Sequence[Hit]):
     def __repr__(self) -> str:
         return f"HitList({len(self)} hits)"
 
-    def chosen(self, which: npt.NDArray[Any]) -> HitList:
+    def chosen(self, which: Array) -> HitList:
         other = HitList()
         other.parts = self.parts
         other._choose(self._part[which], self._at[which], self.verdict[which])
@@ -448,7 +447,7 @@ class HitList(Sequence[Hit]):
                 self._across = _numbered([*self._tensor_columns(), *self._verdict_columns()], len(self))
         return self._across
 
-    def _tensor_columns(self) -> Iterator[npt.NDArray[Any]]:
+    def _tensor_columns(self) -> Iterator[Array]:
         yield self.node_names()[0]
         yield self.step
         yield self.origin
@@ -457,7 +456,7 @@ class HitList(Sequence[Hit]):
         for columns in ("side", "slot", "round"):
             yield _joined([getattr(part, columns) for part in self.parts])[rows]
 
-    def _verdict_columns(self) -> Iterator[npt.NDArray[Any]]:
+    def _verdict_columns(self) -> Iterator[Array]:
         steps = list(self.by_step())
         for number in sorted({each.id for part in self.parts for each, _ in part.watchpoints}):
             column = np.full(len(self), SILENT, np.int8)
@@ -528,7 +527,7 @@ class HitList(Sequence[Hit]):
         return HitList(part for each in lists for part in each.parts)
 
 
-def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _joined(columns: Sequence[Array]) -> Array:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
@@ -536,7 +535,7 @@ _CODES: Final = 1 << 62
 """Numbers below this fit into a column."""
 
 
-def _numbered(columns: Iterable[npt.NDArray[Any]], rows: int) -> Int64:
+def _numbered(columns: Iterable[Array], rows: int) -> Int64:
     """A number for each row that equal rows share; numbers rise in the order of first appearance."""
     codes, size = np.zeros(rows, np.int64), 1
     for column in columns:

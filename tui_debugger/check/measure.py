@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Array, Int64, Mask
 from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
@@ -63,7 +62,7 @@ class FileReading:
 
     def __init__(
         self,
-        entries: npt.NDArray[Any],
+        entries: Array,
         needs: tuple[RequiredStats, ...],
         specs: ReadSpecs,
         sizes: Int64,
@@ -104,7 +103,7 @@ class ReadingList:
     """Collects the files to read."""
 
     def __init__(self) -> None:
-        self._entries: list[npt.NDArray[Any]] = []
+        self._entries: list[Array] = []
         self._needs: dict[RequiredStats, int] = {}
 
     def __len__(self) -> int:
@@ -147,7 +146,7 @@ def _places(step: Int64, index: Int64) -> Int64:
     return places
 
 
-def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[ReadSpecs, Int64]:
+def _specs(entries: Array, table: Tables, sizes: Callable[[int], Int64]) -> tuple[ReadSpecs, Int64]:
     steps = np.unique(entries["step"]).tolist()
     if len(steps) == 1:
         rows = entries["index"]

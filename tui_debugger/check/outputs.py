@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int32
+from tui_debugger.arrays import Array, Int32
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
@@ -83,7 +81,7 @@ class OutputTensors:
         index = self.flow.table(step).find(row, Side.OUTPUT, slot)
         return index if index >= 0 or not self._only_inputs(step) else self._first_read(step, row, slot)
 
-    def read(self, step: int, row: int, slot: int) -> npt.NDArray[Any] | None:
+    def read(self, step: int, row: int, slot: int) -> Array | None:
         """The values of an output; None when they were not dumped. UnreadableTensorError: the file is broken."""
         table, index = self.flow.table(step), self.locate(step, row, slot)
         return open_array(table.spec(index)) if index >= 0 and self.flow.has_values(table, index) else None

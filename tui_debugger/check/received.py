@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Int16, Int64, Mask, UInt8
 from tui_debugger.check.flow import is_updated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import PairResult, StepChecker
@@ -58,7 +57,7 @@ class ReceivedHits(StepHits):
 
     reported: tuple[tuple[WatchResult, ...], ...] = ()
 
-    def not_finite(self) -> npt.NDArray[np.int16]:
+    def not_finite(self) -> Int16:
         bits = super().not_finite()
         for at, results in enumerate(self.reported):
             for each in results:
@@ -270,7 +269,7 @@ class TrainingJudgement:
 
     hits: ReceivedHits
     coverage: Coverage
-    judged: npt.NDArray[np.uint8]
+    judged: UInt8
     clean: Mask  # the places of the graph that it looked at for NaN and Inf, and found none
 
     def designs(self, graph: LiveRankGraph) -> dict[int, frozenset[str]]:
@@ -374,7 +373,7 @@ def _not_judged(watched: GivenWatchpoints, info: TrainingInfo) -> tuple[Unreadab
     )
 
 
-def _places(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
+def _places(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> Mask:
     may = graph.nodes.watchable[graph.node]
     rows = [mask[graph.node] & may for _, mask in judging]
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
@@ -388,7 +387,7 @@ def _comparable(
     *,
     first: bool,
     own_client: bool,
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """[watchpoint, place]: the tensors that a silent training has really judged.
 
     It is also silent when the step before did not run, so that nothing was compared; there only parameters have a
@@ -410,7 +409,7 @@ def _comparable(
     return mask
 
 
-def _judged(graph: LiveRankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+def _judged(graph: LiveRankGraph, hits: ReceivedHits, covered: Mask) -> UInt8:
     """See ``PairResult.judged``: the client reports tensors that it could not judge, and has judged all others."""
     judges = covered.sum(axis=0)
     doubts = ((hits.verdicts == Verdict.CANNOT_JUDGE) | (hits.verdicts == Verdict.NOT_COMPARABLE)).sum(axis=0)
@@ -428,7 +427,7 @@ def _coverage(
     graph: LiveRankGraph,
     hits: ReceivedHits,
     judging: Sequence[tuple[Watchpoint, Mask]],
-    covered: npt.NDArray[np.bool_],
+    covered: Mask,
     *,
     not_compared: Mask,
     ran: Mask,
@@ -448,9 +447,7 @@ def _coverage(
     )
 
 
-def _looked_for_overflow(
-    graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
-) -> Mask:
+def _looked_for_overflow(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: Mask) -> Mask:
     """Places that some overflow watchpoint looks at, so that the client reports their NaN or Inf."""
     overflow = [CONDITIONS[watchpoint.condition].is_overflow for watchpoint, _ in judging]
     looked: Mask = np.zeros(len(graph), np.bool_)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int8, Int16, Int64, Mask, UInt8
+from tui_debugger.arrays import Array, Int8, Int16, Int64, Mask, UInt8
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
@@ -128,7 +127,7 @@ class JudgedFiles:
             self._add(step, np.unique(missing))
         return self._places[step][rows] if len(rows) else rows
 
-    def _column(self, columns: Sequence[npt.NDArray[Any]]) -> Int64:
+    def _column(self, columns: Sequence[Array]) -> Int64:
         parts = [column[rows] for column, (_, rows) in zip(columns, self._chunks, strict=True)]
         joined: Int64 = np.concatenate(parts).astype(np.int64)
         return joined
@@ -335,7 +334,7 @@ class PairResult:
 
     hits: HitList
     coverage: Coverage
-    judged: npt.NDArray[np.uint8]  # ``np.packbits`` over node rows: nodes with a tensor that could be judged
+    judged: UInt8  # ``np.packbits`` over node rows: nodes with a tensor that could be judged
 
 
 MarkHits = Callable[[Measurements, StepHits, ProgressFn], int]
@@ -474,7 +473,7 @@ class JudgedStep:
         found: Mask = (self.verdicts != SILENT).any(axis=0)
         return found
 
-    def nodes(self, count: int) -> npt.NDArray[np.uint8]:
+    def nodes(self, count: int) -> UInt8:
         judged = self.watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
         mask = np.zeros(count, np.bool_)
         mask[self.plan.subjects.node[judged.any(axis=0)]] = True

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Mask
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import RequiredByStep
@@ -104,7 +103,7 @@ class Sweep:
                 for index in batch:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)
 
-    def _steps(self, progress: ProgressFn) -> Iterator[tuple[Measurements, int, npt.NDArray[np.int64], ProgressFn]]:
+    def _steps(self, progress: ProgressFn) -> Iterator[tuple[Measurements, int, Int64, ProgressFn]]:
         for number, (rank, step) in enumerate(self._pairs):
             tell = scaled(progress, number, len(self._pairs))
             measurements = self._opened(rank, step, tell)
@@ -112,7 +111,7 @@ class Sweep:
             chosen, asked = self._chosen(flow.nodes, flow.table(step)), self._asked(flow, step)
             yield measurements, step, chosen if asked is None else chosen[asked[chosen]], tell
 
-    def _chosen(self, nodes: NodeTable, table: TensorTable) -> npt.NDArray[np.int64]:
+    def _chosen(self, nodes: NodeTable, table: TensorTable) -> Int64:
         choice = self._choice
         mask: Mask = self._wanted(nodes)[table.node]
         if Category.CONSTANT not in choice.categories:

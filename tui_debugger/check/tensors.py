@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-import numpy.typing as npt
-
+from tui_debugger.arrays import Array
 from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.hits import overflow_text
 from tui_debugger.check.measure import Measurements
@@ -227,7 +226,7 @@ def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
     return (key.step, at.index) if at.index >= 0 else None
 
 
-def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
+def opened(key: TensorKey, spec: ReadSpec | None) -> Array:
     """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
     from tui_debugger.stats.npy import open_lazily
 

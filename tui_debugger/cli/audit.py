@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import add_command, add_top, add_where, add_work, open_session, pairs_of
-from tui_debugger.cli.output import (
-    documented,
-    interruptible,
-    meaning_of,
-    note,
-    one_format,
-    print_above,
-    print_csv,
-    print_exit,
-    print_first,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
-    undecided,
-)
+from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, flag, open_pairs
+from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_first, print_table, print_text
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import Row
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.diagnose.audit import AuditFinding, AuditReport
+    from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column
 
@@ -64,8 +50,16 @@ _FEW: Final = 20
 """The number of findings, and of doubts, that are listed for people."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(commands, "audit", "compute every operator again: which is wrong", DESCRIPTION, EPILOG)
+def register(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "audit",
+        "compute every operator again: which is wrong",
+        DESCRIPTION,
+        EPILOG,
+        answer=_audited,
+        judges=True,
+    )
     parser.add_argument("--node", metavar="NODE", help="only this node: its id, the end of it, or a part only it has")
     parser.add_argument(
         "--require",
@@ -74,21 +68,14 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="kinds of operators, for example matmul,linear, all of which must be checked: else the exit code is 2",
     )
     add_top(parser, "findings", _FEW)
-    parser.add_argument("--csv", action="store_true", help="a row for every finding on stdout")
+    flag(parser, "--csv", "a row for every finding on stdout")
     parser.add_argument("--xlsx", type=Path, metavar="FILE", help="findings and coverage as a workbook")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("audit", arguments, undecided):
-        return _audited(arguments)
-
-
-def _audited(arguments: argparse.Namespace) -> int:
-    from tui_debugger.errors import TdbgError
+def _audited(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.session.auditing import audit_session
 
     if arguments.executor is not None:
@@ -97,32 +84,28 @@ def _audited(arguments: argparse.Namespace) -> int:
             where=f"--executor {arguments.executor}",
             hint="--jobs says how many threads work; --rank and --step divide the run among machines",
         )
-    one_format(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        nodes = None
-        if arguments.node is not None:
-            from tui_debugger.session.naming import find_in
+    session, pairs = open_pairs(arguments, progress)
+    nodes = None
+    if arguments.node is not None:
+        from tui_debugger.session.naming import find_in
 
-            nodes = {find_in(session, dict.fromkeys(rank for rank, _ in pairs), arguments.node, progress).node}
-        required = tuple(dict.fromkeys(each.strip() for each in arguments.require.split(",") if each.strip()))
-        report = audit_session(session, pairs, progress, nodes=nodes, required=required)
-        for notice in session.info.notices:
-            note(notice)
+        nodes = {find_in(session, dict.fromkeys(rank for rank, _ in pairs), arguments.node, progress).node}
+    required = tuple(dict.fromkeys(each.strip() for each in arguments.require.split(",") if each.strip()))
+    report = audit_session(session, pairs, progress, nodes=nodes, required=required)
     if arguments.xlsx is not None:
         write_workbook(report, session, arguments.xlsx)
     if arguments.markdown is not None:
         from tui_debugger.session.export_graph import write_text
 
         write_text(markdown_lines(report, session, arguments), arguments.markdown, Path(session.info.path))
-    if arguments.json:
-        print_json({"command": "audit", "path": str(arguments.path), **document(report, session)})
-    elif arguments.csv:
-        print_csv(TITLES, _rows(report, session))
-    else:
-        print_report(report, session, arguments)
-    return report.exit_code
+    return Answer(
+        code=report.exit_code,
+        verdict={0: "clean", 1: "finding", 2: "cannot_judge"}[report.exit_code],
+        notices=session.info.notices,
+        document=lambda: document(report, session),
+        csv=lambda: (TITLES, _rows(report, session)),
+        show=lambda code: print_report(report, session, arguments, code),
+    )
 
 
 # -- for people --------------------------------------------------------------------------------------
@@ -157,7 +140,7 @@ def _coverage_columns() -> tuple[Column, ...]:
     )
 
 
-def print_report(report: AuditReport, session: Session, arguments: argparse.Namespace) -> None:
+def print_report(report: AuditReport, session: Session, arguments: Namespace, code: int) -> None:
     from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,
@@ -167,7 +150,6 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
     )
     from tui_debugger.text.writer import Meaning, meant
 
-    code = report.exit_code
     verdict, lines = meant(verdict_text(report), meaning_of(code)), headline_lines(report, session)
     print_above(verdict, *lines, code=code, words=_EXITS[code])
     if report.findings:
@@ -190,12 +172,12 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def document(report: AuditReport, session: Session) -> dict[str, Any]:
+def document(report: AuditReport, session: Session) -> Row:
     from tui_debugger import __version__
     from tui_debugger.text.documents import plain, row_of
     from tui_debugger.text.rows import part_rows
 
-    code, pairs = report.exit_code, report.pairs
+    pairs = report.pairs
     findings = [finding_row(each, session) for each in report.findings]
     headline = report.headline
     reasons = [{"kind": "uncomparable", "text": f"{kind}: {why}"} for kind, why in report.missing]
@@ -203,8 +185,6 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
     if not report.checked:
         reasons.append({"kind": "nothing", "text": "no operator could be checked"})
     return {
-        "verdict": {0: "clean", 1: "finding", 2: "cannot_judge"}[code],
-        "exit_code": code,
         "headline": findings[report.findings.index(headline)] if headline is not None else None,
         "findings": findings,
         "coverage": {
@@ -230,7 +210,7 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
     }
 
 
-def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
+def finding_row(finding: AuditFinding, session: Session) -> Row:
     from tui_debugger.diagnose.audit import headline_text
     from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import key_row
@@ -285,7 +265,7 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
         book.save(file)
 
 
-def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Namespace) -> Iterator[str]:
+def markdown_lines(report: AuditReport, session: Session, arguments: Namespace) -> Iterator[str]:
     """Yields the report in Markdown, for an issue or a chat."""
     from tui_debugger.diagnose.audit import (
         coverage_cells,

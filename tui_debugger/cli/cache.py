@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import open_session
-from tui_debugger.cli.output import document_head, interruptible, print_json, print_table, progress_bar
+from tui_debugger.cli.output import Answer, outcome_of, print_table
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import moment, plural
@@ -16,20 +16,23 @@ from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import StoreInfo
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session.session import VerifiedIndex
 
 
-def run(arguments: argparse.Namespace) -> int:
+def index(arguments: Namespace, progress: ProgressFn) -> Answer:
     """Shows, empties or verifies the index. Raises TdbgError if the words after ``--cache`` are no action."""
     from tui_debugger.cache.store import default_directory
 
     arguments.path, why = default_directory()
     match arguments.cache:
         case [] | ["info"]:
-            return _info(arguments.path, why, arguments)
+            return _info(arguments.path, why)
         case ["clear"]:
-            return _clear(arguments.path, why, arguments)
+            return _clear(arguments.path, why)
         case ["verify", dump]:
-            return _verify(Path(dump), arguments)
+            arguments.path = Path(dump)
+            return _verify(open_session(arguments, progress).verify_index(progress))
         case words:
             raise TdbgError(
                 f"this is no action of the index: {' '.join(words)}",
@@ -38,8 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
             )
 
 
-def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
+def _info(directory: Path | None, why: str) -> Answer:
     from tui_debugger.cache.store import DiskCache, default_limit, why_off
+    from tui_debugger.text.tables import Column, Cut
 
     limit, note = default_limit()
     found = None
@@ -48,17 +52,15 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
         found = store.info()
         store.close()
         why = why_off()
-    if arguments.json:
-        print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
-    else:
-        from tui_debugger.text.tables import Column, Cut
-
-        first, *rows = _lines(found, why)
-        print_table([Column(first[0], weight=9), Column(first[1], cut=Cut.FOLD)], rows)
-    return 0
+    first, *rows = _lines(found, why)
+    trouble = why or ("" if found is None else found.trouble)
+    return Answer(
+        document=lambda: {"action": "info", "enabled": not why, **_document(found), "trouble": trouble},
+        show=lambda _: print_table([Column(first[0], weight=9), Column(first[1], cut=Cut.FOLD)], rows),
+    )
 
 
-def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
+def _clear(directory: Path | None, why: str) -> Answer:
     from tui_debugger.cache.store import DIRECTORY, DiskCache
     from tui_debugger.text.numbers import size
 
@@ -71,35 +73,27 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
             where=str(directory),
             hint="remove the directory, or ask its owner to",
         )
-    if arguments.json:
-        print_json({**_head(arguments), "freed": cleared.freed})
-    else:
-        write_lines(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
-    return 0
+    return Answer(
+        document=lambda: {"action": "clear", "freed": cleared.freed},
+        show=lambda _: write_lines(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered"),
+    )
 
 
-def _verify(dump: Path, arguments: argparse.Namespace) -> int:
-    arguments.path = dump
-    with progress_bar() as bar, interruptible(bar) as progress:
-        found = open_session(arguments.path, arguments, progress).verify_index(progress)
-    code = 1 if found.lie else TdbgError.exit_code if found.unread else 0
-    if arguments.json:
-        print_json({**_head(arguments), "exit_code": code, **found._asdict()})
-        return code
+def _verify(found: VerifiedIndex) -> Answer:
     known = plural(found.right + found.unread, "tensor")
     if found.lie:
-        write_lines(f"the index is wrong about {found.lie}: it was emptied; check the dump again")
+        text = f"the index is wrong about {found.lie}: it was emptied; check the dump again"
     elif found.unread:
-        write_lines(f"cannot judge: of {known} that are remembered {found.unread:,} cannot be read any more")
+        text = f"cannot judge: of {known} that are remembered {found.unread:,} cannot be read any more"
     elif found.right:
-        write_lines(f"the index is right: {known} measured again")
+        text = f"the index is right: {known} measured again"
     else:
-        write_lines("nothing is remembered of this dump as it is now")
-    return code
-
-
-def _head(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {**document_head("config", arguments.path, 0), "action": (arguments.cache or ["info"])[0]}
+        text = "nothing is remembered of this dump as it is now"
+    return Answer(
+        code=outcome_of(finding=found.lie, doubt=found.unread),
+        document=lambda: {"action": "verify", **found._asdict()},
+        show=lambda _: write_lines(text),
+    )
 
 
 def _document(found: StoreInfo | None) -> dict[str, Any]:
@@ -129,7 +123,3 @@ def _lines(found: StoreInfo | None, why: str) -> list[Sequence[str]]:
     if why or found.trouble:
         lines.append(("trouble", why or found.trouble))
     return lines
-
-
-def _trouble(found: StoreInfo | None) -> str:
-    return "" if found is None else found.trouble

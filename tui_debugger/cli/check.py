@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_judging,
     add_limit,
@@ -17,19 +18,16 @@ from tui_debugger.cli.options import (
     add_work,
     conditions_of,
     given_watchpoints,
-    open_session,
-    pairs_of,
+    open_pairs,
     several_graphs,
 )
-from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
     from collections.abc import Sequence
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.cli.check_report import CheckReport
+    from tui_debugger.cli.output import Answer
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import CheckResult, Session
 
@@ -55,13 +53,15 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "check",
         "check a dump with watchpoints",
         DESCRIPTION,
         EPILOG,
+        answer=_check,
+        judges=True,
         several=True,
     )
     add_watches(parser)
@@ -70,31 +70,20 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_limit(parser, "rows of the table")
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("check", arguments, undecided):
-        report = _check(arguments)
-    from tui_debugger.cli.check_report import print_report
-
-    return print_report(report, arguments)
-
-
-def _check(arguments: argparse.Namespace) -> CheckReport:
+def _check(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.check.verdicts import judge
-    from tui_debugger.cli.check_report import CheckReport
+    from tui_debugger.cli.check_report import CheckReport, answer
     from tui_debugger.watch.condition_table import CONDITIONS
 
     given = given_watchpoints(arguments)
     recommended = arguments.recommended or not given
     fail_on = conditions_of(arguments.fail_on)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        rules = add_watchpoints(session, given, pairs, progress, recommended=recommended)
-        _check_fail_on(fail_on, session.watchpoints.enabled(), arguments.fail_on)
-        result = _results(session, pairs, progress)
+    session, pairs = open_pairs(arguments, progress)
+    rules = add_watchpoints(session, given, pairs, progress, recommended=recommended)
+    _check_fail_on(fail_on, session.watchpoints.enabled(), arguments.fail_on)
+    result = _results(session, pairs, progress)
     judgement = judge(
         result,
         rules=rules,
@@ -102,8 +91,7 @@ def _check(arguments: argparse.Namespace) -> CheckReport:
         allow_unreadable=arguments.allow_unreadable,
         allow_unmatched=arguments.allow_unmatched,
     )
-    return CheckReport(
-        path=arguments.path,
+    report = CheckReport(
         result=result,
         judgement=judgement,
         pairs=len(pairs),
@@ -117,6 +105,7 @@ def _check(arguments: argparse.Namespace) -> CheckReport:
         graphs=several_graphs(session),
         notes={pair: notes for pair in result.pairs if (notes := session.notes_at(*pair))},
     )
+    return answer(report, arguments)
 
 
 def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], texts: Sequence[str]) -> None:

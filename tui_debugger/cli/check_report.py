@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
@@ -21,21 +19,12 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import (
-    judged_head,
-    meaning_of,
-    note,
-    print_above,
-    print_exit,
-    print_json,
-    print_table,
-    print_text,
-)
+from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.notes import notes_row, notes_text
 from tui_debugger.text.numbers import named, plural
@@ -65,7 +54,6 @@ class CheckReport:
     all conditions; ``limits``: what no verdict on this dump can tell, in sentences; ``notes``: scalars by step.
     """
 
-    path: Path
     result: CheckResult
     judgement: CheckJudgement
     pairs: int
@@ -79,38 +67,37 @@ class CheckReport:
     graphs: bool = False
     notes: Mapping[Pair, tuple[ShownNote, ...]] = field(default_factory=dict)
 
-    @property
-    def exit_code(self) -> int:
-        return self.judgement.outcome.exit_code
+
+def answer(report: CheckReport, arguments: Namespace) -> Answer:
+    disabled = [f"{plural(report.disabled, 'disabled watchpoint')} left out"] if report.disabled else []
+    outcome = report.judgement.outcome
+    return Answer(
+        code=outcome.exit_code,
+        verdict=outcome.value,
+        notices=[*report.notices, *disabled],
+        document=lambda: document(report),
+        show=lambda code: _print(report, arguments.limit, code),
+    )
 
 
-def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
-    for notice in report.notices:
-        note(notice)
-    if report.disabled:
-        note(f"{plural(report.disabled, 'disabled watchpoint')} left out")
-    if arguments.json:
-        print_json(document(report))
-        return report.exit_code
+def _print(report: CheckReport, limit: int, code: int) -> None:
     verdict = meant(verdict_line(report), OUTCOMES[report.judgement.outcome])
-    print_above(verdict, coverage_line(report.result), code=report.exit_code)
-    _print_hits(report, arguments.limit)
+    print_above(verdict, coverage_line(report.result), code=code)
+    _print_hits(report, limit)
     _print_watchpoints(report)
     print_text("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
         print_text(designed)
     print_text(*_remarks(report), *report.limits, *_notes(report), *_beginnings(report), verdict)
-    print_exit(report.exit_code)
-    return report.exit_code
+    print_exit(code)
 
 
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(report: CheckReport) -> dict[str, Any]:
+def document(report: CheckReport) -> Row:
     result, judgement = report.result, report.judgement
     return {
-        **judged_head("check", report.path, judgement.outcome),
         "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(result.coverage.parts),
         "recommended": report.recommended,
@@ -136,7 +123,7 @@ def document(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def _tally_row(tally: Tally) -> dict[str, Any]:
+def _tally_row(tally: Tally) -> Row:
     return {
         **watch_row(tally.watchpoint, tally.tensors),
         **row_of(tally, "judged", "findings", "not_comparable", "cannot_judge"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.text.writer import write_data
-
 SHARE: Final = Path(__file__).parents[1] / "share"
 FILES: Final = {
     "bash": "bash-completion/completions/tdbg",
@@ -17,5 +15,5 @@ FILES: Final = {
 """The paths below ``share``, both in this package and in the prefix of an installation."""
 
 
-def print_shell_file(kind: str) -> None:
-    write_data((SHARE / FILES[kind]).read_text("utf-8"))
+def shell_file(kind: str) -> str:
+    return (SHARE / FILES[kind]).read_text("utf-8")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.completion import FILES, print_shell_file
-from tui_debugger.cli.options import add_appearance, add_config, screen_config
-from tui_debugger.cli.output import document_head, documented, print_json, print_table, print_text
+from tui_debugger.cli.completion import FILES, shell_file
+from tui_debugger.cli.options import Commands, add_appearance, add_config, flag, screen_config
+from tui_debugger.cli.output import Answer, print_table, print_text, runner
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.config import Config
+    from tui_debugger.model import ProgressFn
 
 DESCRIPTION = """\
 Says where the configuration lies, checks it, and lists what is in force: each
@@ -60,7 +60,7 @@ exit codes:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "config",
         help="the configuration, the index of statistics, completions of shells",
@@ -69,9 +69,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--init", action="store_true", help="write an example, with every setting as a comment; overwrites nothing"
-    )
+    flag(what, "--init", "write an example, with every setting as a comment; overwrites nothing")
     what.add_argument(
         "--cache",
         nargs="*",
@@ -83,44 +81,38 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("--completion", choices=shells, metavar="SHELL", help=f"print the script: {', '.join(shells)}")
     add_appearance(parser)
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    flag(parser, "--json", "one JSON document on stdout instead of a table")
     whole_dump: dict[str, object] = dict.fromkeys(("rank", "step", "filter", "graph", "jobs", "executor"))
-    parser.set_defaults(run=_run, path=None, no_cache=False, ignore=(), no_default_ignore=False, **whole_dump)
+    run = runner("config", _configured)
+    parser.set_defaults(run=run, path=None, no_cache=False, ignore=(), no_default_ignore=False, **whole_dump)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _configured(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.config import config_path
 
-    with documented("config", arguments):
-        if arguments.completion:
-            print_shell_file(arguments.completion)
-            return 0
-        if arguments.cache is not None:
-            from tui_debugger.cli.cache import run
+    if arguments.completion:
+        script = shell_file(arguments.completion)
+        return Answer(show=lambda _: write_data(script), document=lambda: {"script": script})
+    if arguments.cache is not None:
+        from tui_debugger.cli.cache import index
 
-            return run(arguments)
-        path = arguments.path = config_path()
-        if arguments.init:
-            _init(path)
-            found = None
-        else:
-            config = screen_config(arguments)
-            from tui_debugger.tui.settings import check_keys
+        return index(arguments, progress)
+    path = arguments.path = config_path()
+    if arguments.init:
+        _init(path)
+        return Answer(
+            document=lambda: {"written": True},
+            show=lambda _: write_lines(f"{path} is written: take the # away from what you want to change"),
+        )
+    from tui_debugger.tui.settings import check_keys
 
-            check_keys(config)
-            found = list(settings(config, arguments))
-    head = document_head("config", path, 0)
-    if found is None:
-        if arguments.json:
-            print_json({**head, "written": True})
-        else:
-            write_lines(f"{path} is written: take the # away from what you want to change")
-    elif arguments.json:
-        rows = [{"setting": each.name, "value": each.value, "from": each.source} for each in found]
-        print_json({**head, "found": config.found, "settings": rows})
-    else:
-        _print(path, config, found)
-    return 0
+    config = screen_config(arguments)
+    check_keys(config)
+    found = list(settings(config, arguments))
+    rows = [{"setting": each.name, "value": each.value, "from": each.source} for each in found]
+    return Answer(
+        document=lambda: {"found": config.found, "settings": rows}, show=lambda _: _print(path, config, found)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ class Setting:
         return " ".join(self.value) if isinstance(self.value, list) else str(self.value)
 
 
-def settings(config: Config, arguments: argparse.Namespace) -> Iterator[Setting]:
+def settings(config: Config, arguments: Namespace) -> Iterator[Setting]:
     """Yields every setting, in the order of the file that ``--init`` writes."""
     from tui_debugger.config import column_names, tables
     from tui_debugger.tui.settings import ADJUSTABLE

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_where, open_session, pairs_of, several_graphs
-from tui_debugger.cli.output import document_head, documented, interruptible, note, print_json, progress_bar, unseen
-from tui_debugger.errors import TdbgError
+from tui_debugger.cli.options import Commands, add_command, add_where, open_pairs, several_graphs
+from tui_debugger.cli.output import Answer, note, outcome_of, unseen
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session.convert import Converted
 
 _SHOWN = 5
 """The number of failed tensors that are named here; the index names all of them."""
@@ -44,51 +44,47 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(commands, "convert", "write a dump as .npy files with an index", DESCRIPTION, EPILOG)
+def register(commands: Commands) -> None:
+    parser = add_command(
+        commands, "convert", "write a dump as .npy files with an index", DESCRIPTION, EPILOG, answer=_converted
+    )
     parser.add_argument(
         "-o", "--output", required=True, type=Path, metavar="DIR", help="directory to write; must be new or empty"
     )
     add_where(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("convert", arguments), progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        from tui_debugger.session.convert import convert
-
-        written = convert(session, pairs, arguments.output, progress)
-        missing = unseen(session)
-        graphs = several_graphs(session)
+def _converted(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger.session.convert import convert
     from tui_debugger.text.documents import row_of
-    from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.rows import key_row
+
+    session, pairs = open_pairs(arguments, progress)
+    written, graphs = convert(session, pairs, arguments.output, progress), several_graphs(session)
+    return Answer(
+        code=outcome_of(doubt=written.failures),
+        missing=unseen(session),
+        document=lambda: {
+            "output": str(written.path),
+            "tensors": written.tensors,
+            "statistics_only": written.statistics,
+            **row_of(written, "widened", "nbytes"),
+            "left_out": [{**key_row(key), "error": why} for key, why in written.failures],
+        },
+        show=lambda _: _note(written, with_graph=graphs),
+    )
+
+
+def _note(written: Converted, *, with_graph: bool) -> None:
+    from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.tensors import place_text
 
-    code = missing.code(TdbgError.exit_code if written.failures else 0)
-    missing.print_note()
-    if arguments.json:
-        print_json(
-            {
-                **document_head("convert", arguments.path, code),
-                "output": str(written.path),
-                "tensors": written.tensors,
-                "statistics_only": written.statistics,
-                **row_of(written, "widened", "nbytes"),
-                "left_out": [{**key_row(key), "error": why} for key, why in written.failures],
-                **missing.rows,
-            }
-        )
-        return code
     note(f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}")
     if written.widened:
         note(f"{plural(written.widened, 'tensor')} of bfloat16 or fp8 written as float32")
     if written.statistics:
         note(f"{plural(written.statistics, 'tensor')} with statistics only: in the index, without a file")
     for key, why in written.failures[:_SHOWN]:
-        note(f"left out: rank {key.rank} step {key.step} {place_text(key, with_graph=graphs)}: {why}")
+        note(f"left out: rank {key.rank} step {key.step} {place_text(key, with_graph=with_graph)}: {why}")
     if len(written.failures) > _SHOWN:
         note(f"left out: {len(written.failures) - _SHOWN:,} more")
-    return code

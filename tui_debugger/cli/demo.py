@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 from tui_debugger.cli import open_
+from tui_debugger.cli.options import Commands, flag
 from tui_debugger.text.writer import write_lines
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
 """The directory of the demo's training script: the stacks in the recorded graph name this path."""
@@ -17,7 +14,7 @@ RECORDED_IN = "/home/user/script"
 """The directory of the script in the recorded live session."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "demo",
         help="open a real dump that ships with tdbg",
@@ -26,17 +23,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     open_.add_options(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--pytorch", action="store_true", help="open a dump that msprobe recorded of PyTorch: NaN at step 1"
-    )
-    which.add_argument(
-        "--live", action="store_true", help="play a recorded training instead, which is attached to and driven"
-    )
-    parser.add_argument("--unpack", action="store_true", help="only unpack the dump, print where it lies, and leave")
+    flag(which, "--pytorch", "open a dump that msprobe recorded of PyTorch: NaN at step 1")
+    flag(which, "--live", "play a recorded training instead, which is attached to and driven")
+    flag(parser, "--unpack", "only unpack the dump, print where it lies, and leave")
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     from tui_debugger.demo import DEMO, PYTORCH, demo_dump
 
     path = demo_dump(PYTORCH if arguments.pytorch else DEMO)

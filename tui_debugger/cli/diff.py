@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_comparison,
     add_node,
@@ -16,27 +18,15 @@ from tui_debugger.cli.options import (
     add_work,
     at_least_zero,
     chosen,
+    flag,
     open_session,
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import (
-    Unseen,
-    documented,
-    from_on,
-    interruptible,
-    one_format,
-    print_json,
-    progress_bar,
-    undecided,
-    unseen,
-)
+from tui_debugger.cli.output import Answer, Unseen, from_on, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from tui_debugger.cli.diff_report import DiffAnswer
     from tui_debugger.diagnose.compare import ComparedTensor, Comparer
     from tui_debugger.diagnose.run import DiagnosedRun
     from tui_debugger.model import ProgressFn, TensorKey
@@ -85,13 +75,15 @@ examples:
 TOP = 20
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "diff",
         "compare a tensor with another one",
         DESCRIPTION,
         EPILOG,
+        answer=_compared,
+        judges=True,
     )
     add_node(parser, "the node's only output")
     parser.add_argument(
@@ -112,10 +104,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="PCT",
         help="0 to 100: percent of the greatest difference up to which elements count as equal",
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--reshape",
-        action="store_true",
-        help="compare tensors of different shapes: as many elements in C order, or one stretched over the other",
+        "compare tensors of different shapes: as many elements in C order, or one stretched over the other",
     )
     parser.add_argument(
         "--top",
@@ -134,18 +126,17 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         step="one step (default: the last with the tensor; of two runs: all)",
     )
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("two runs")
     add_comparison(group)
-    group.add_argument("--csv", action="store_true", help="a row for every pair of nodes on stdout")
+    flag(group, "--csv", "a row for every pair of nodes on stdout")
     group.add_argument("--xlsx", type=Path, metavar="FILE", help="the same as a workbook")
     group.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
 
 
-def _are_runs(arguments: argparse.Namespace) -> bool:
+def _are_runs(arguments: Namespace) -> bool:
     """Tells whether the second argument is a run: an existing path that is no node's name.
 
     Raises TdbgError if it looks like a path and there is none, or an option belongs to the other kind of comparison.
@@ -182,49 +173,31 @@ def _are_runs(arguments: argparse.Namespace) -> bool:
             where=text,
             hint="leave them out, or name a tensor in place of the second run",
         )
-    one_format(arguments)
     return exists
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("diff", arguments, undecided):
-        if _are_runs(arguments):
-            from tui_debugger.cli import diff_runs
+def _compared(arguments: Namespace, progress: ProgressFn) -> Answer:
+    if _are_runs(arguments):
+        from tui_debugger.cli import diff_runs
 
-            return diff_runs.run(arguments)
-        answer = _compared(arguments)
-    from tui_debugger.cli import diff_report
+        return diff_runs.compared(arguments, progress)
+    from tui_debugger.cli.diff_report import ComparedTensors
+    from tui_debugger.diagnose.compare import Comparer
+    from tui_debugger.stats.compare_pairs import Boundary
 
-    answer.missing.print_note()
-    if arguments.json:
-        document, missing = diff_report.document(answer), answer.missing.rows
-        missing["reasons"] += answer.reasons
-        print_json({"command": "diff", "path": str(arguments.path), **document, **missing})
-    else:
-        diff_report.print_answer(answer)
-    return answer.exit_code
-
-
-def _compared(arguments: argparse.Namespace) -> DiffAnswer:
-    with progress_bar() as bar, interruptible(bar) as progress:
-        from tui_debugger.cli.diff_report import DiffAnswer
-        from tui_debugger.diagnose.compare import Comparer
-        from tui_debugger.stats.compare_pairs import Boundary
-
-        session = open_session(arguments.path, arguments, progress)
-        comparer = Comparer(session)
-        arguments.at_exit.callback(comparer.close)
-        key, found = _tensor(session, arguments, progress)
-        other = _other(session, comparer, key, found, arguments, progress)
-        couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
-        tolerance: Boundary = Boundary(arguments.rtol, arguments.atol, arguments.tolerance)
-        differences, hint = couple.compare(tolerance, arguments.top, progress)
-        graphs = several_graphs(session)
-        missing = _of_rank(unseen(session, from_on(session, [(key.rank, key.step)]), graph=False), key.rank)
-        if other.path and other.key is not None:
-            there = comparer.run_of(other, progress).unreadable([(other.key.rank, other.key.step)], graph=False)
-            missing = Unseen((*missing.parts, *there))
-    return DiffAnswer(couple, differences, hint, arguments.by, graphs, missing)
+    session = open_session(arguments, progress)
+    comparer = Comparer(session)
+    arguments.at_exit.callback(comparer.close)
+    key, found = _tensor(session, arguments, progress)
+    other = _other(session, comparer, key, found, arguments, progress)
+    couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
+    tolerance: Boundary = Boundary(arguments.rtol, arguments.atol, arguments.tolerance)
+    differences, hint = couple.compare(tolerance, arguments.top, progress)
+    missing = _of_rank(unseen(session, from_on(session, [(key.rank, key.step)]), graph=False), key.rank)
+    if other.path and other.key is not None:
+        there = comparer.run_of(other, progress).unreadable([(other.key.rank, other.key.step)], graph=False)
+        missing = Unseen((*missing.parts, *there))
+    return ComparedTensors(couple, differences, hint, arguments.by, several_graphs(session)).answer(missing)
 
 
 def _of_rank(missing: Unseen, rank: int) -> Unseen:
@@ -232,7 +205,7 @@ def _of_rank(missing: Unseen, rank: int) -> Unseen:
     return Unseen(tuple(part for part in missing.parts if part.rank is None or part.rank <= rank))
 
 
-def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, FoundNode]:
+def _tensor(session: Session, arguments: Namespace, progress: ProgressFn) -> tuple[TensorKey, FoundNode]:
     """Finds the asked tensor. Raises TdbgError for several ranks or steps, no such node or slot, or several tensors."""
     from tui_debugger.session.naming import find_in
 
@@ -290,7 +263,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     comparer: Comparer,
     key: TensorKey,
     found: FoundNode,
-    arguments: argparse.Namespace,
+    arguments: Namespace,
     progress: ProgressFn,
 ) -> ComparedTensor:
     """Returns the tensor that ``--with`` names; without ``--with`` the same tensor at the step before."""
@@ -320,7 +293,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     return ComparedTensor(_key_at(run, rank, step, found), file or "")
 
 
-def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace) -> int:
+def _asked_step(session: Session, key: TensorKey, arguments: Namespace) -> int:
     """The step that was asked about. An input that an earlier step left carries that earlier step in its key."""
     if arguments.step is not None:
         return _one(chosen(arguments.step, session.steps(key.rank), "step"), "step")

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import ALL_SEEN, Unseen, meaning_of, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.output import (
+    Answer,
+    Unseen,
+    meaning_of,
+    outcome_of,
+    print_above,
+    print_exit,
+    print_table,
+    print_text,
+)
 from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, ReadableSide
-from tui_debugger.errors import TdbgError
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, DifferingElement
 from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.distribution import statistic_cells, statistic_columns
-from tui_debugger.text.documents import plain, row_of
+from tui_debugger.text.documents import Row, plain, row_of
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
@@ -28,11 +35,10 @@ from tui_debugger.text.writer import meant, terminal_of, write_lines
 
 
 @dataclass(frozen=True, slots=True)
-class DiffAnswer:
+class ComparedTensors:
     """The comparison that is printed.
 
-    ``hint`` says what both tensors may be to each other; ``by`` is the measure of the list of largest differences;
-    ``missing`` holds the parts of the same rank and step that could not be looked at.
+    ``hint`` says what both tensors may be to each other; ``by`` is the measure of the list of largest differences.
     """
 
     couple: Couple
@@ -40,20 +46,19 @@ class DiffAnswer:
     hint: str
     by: str
     graphs: bool = False
-    missing: Unseen = ALL_SEEN
 
-    @property
-    def exit_code(self) -> int:
-        """1 for a difference beyond the tolerance; 2 if both are NaN everywhere, so that nothing was compared."""
+    def answer(self, missing: Unseen) -> Answer:
+        """``missing`` parts of the same rank and step leave a difference a difference; NaN everywhere is a doubt."""
         found = self.found
-        return TdbgError.exit_code if found.nothing_to_compare else self.missing.code(1 if found.outside else 0)
-
-    @property
-    def reasons(self) -> list[dict[str, str]]:
-        """Returns why equality is unknown, in the form of ``tdbg check``."""
-        if not self.found.nothing_to_compare:
-            return []
-        return [{"kind": "uncomparable", "text": words.verdict(self.found).partition(": ")[2]}]
+        unknown = found.nothing_to_compare
+        return Answer(
+            code=outcome_of(finding=found.outside and not unknown, doubt=unknown),
+            verdict="cannot_judge" if unknown else "different" if found.outside else "equal",
+            missing=missing,
+            reasons=[{"kind": "uncomparable", "text": words.verdict(found).partition(": ")[2]}] if unknown else [],
+            document=lambda: document(self),
+            show=lambda code: _print(self, code),
+        )
 
     @property
     def largest(self) -> tuple[DifferingElement, ...]:
@@ -62,13 +67,13 @@ class DiffAnswer:
         return {"abs": found.by_abs, "rel": found.by_rel, "ulp": found.by_ulp}[self.by]
 
 
-def print_answer(answer: DiffAnswer) -> None:
-    couple, found = answer.couple, answer.found
+def _print(compared: ComparedTensors, code: int) -> None:
+    couple, found = compared.couple, compared.found
     here, there = couple.here, couple.there
-    verdict = meant(words.verdict(found), meaning_of(answer.exit_code))
+    verdict = meant(words.verdict(found), meaning_of(code))
     on_terminal = terminal_of() is not None
-    print_above(verdict, code=answer.exit_code, words=_EXITS.get(answer.exit_code, ""))
-    print_text(f"here   {here.side.text(with_graph=answer.graphs)}  {type_text(here.meta)}")
+    print_above(verdict, code=code, words=_EXITS.get(code, ""))
+    print_text(f"here   {here.side.text(with_graph=compared.graphs)}  {type_text(here.meta)}")
     print_text(f"there  {there.side.text(here.side.key)}  {type_text(there.meta)}")
     if couple.fit is not Fit.SAME:
         print_text(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
@@ -78,18 +83,18 @@ def print_answer(answer: DiffAnswer) -> None:
     for line in (words.counts_text, words.error_text, words.vector_text, words.ulp_text):
         if text := line(found):
             print_text(text)
-    if answer.hint:
-        print_text(f"note: {answer.hint}")
+    if compared.hint:
+        print_text(f"note: {compared.hint}")
     write_lines("")
     rows = [("here", found.here), ("there", found.there), ("difference", found.difference)]
     print_table([Column("", weight=9), *statistic_columns(COLUMNS)], [[name, *_cells(stats)] for name, stats in rows])
-    if answer.largest:
-        print_text("", f"largest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
+    if compared.largest:
+        print_text("", f"largest differences by {_BY[compared.by]}, NaN and Inf on one side first:")
         columns = [Column("index", weight=9), *(Column(title, right=True, weight=at) for title, at in _SHOWN.items())]
-        print_table(columns, [_line(entry) for entry in answer.largest])
+        print_table(columns, [_line(entry) for entry in compared.largest])
     if on_terminal:
         print_text("", verdict)
-        print_exit(answer.exit_code, _EXITS.get(answer.exit_code, ""))
+        print_exit(code, _EXITS.get(code, ""))
 
 
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
@@ -115,11 +120,9 @@ def _line(entry: DifferingElement) -> list[str]:
     ]
 
 
-def document(answer: DiffAnswer) -> dict[str, Any]:
-    found, couple = answer.found, answer.couple
+def document(compared: ComparedTensors) -> Row:
+    found, couple = compared.found, compared.couple
     return {
-        "exit_code": answer.exit_code,
-        "verdict": "cannot_judge" if found.nothing_to_compare else "different" if found.outside else "equal",
         "here": _side(couple.here, found.here),
         "there": _side(couple.there, found.there),
         "compared_as": {"shape": list(found.shape), "fit": couple.fit.value},
@@ -132,14 +135,14 @@ def document(answer: DiffAnswer) -> dict[str, Any]:
         **row_of(found, "sign_flips", "from_zero", "max_abs", "mean_abs", "max_rel", "norm", "relative_norm", "cosine"),
         "ulp": None if found.ulps is None else row_of(found.ulps, *found.ulps.__slots__),
         "difference": stats_row(found.difference),
-        "largest_by": answer.by,
-        "largest": [_entry(entry) for entry in answer.largest],
-        "hint": answer.hint or None,
+        "largest_by": compared.by,
+        "largest": [_entry(entry) for entry in compared.largest],
+        "hint": compared.hint or None,
         "version": __version__,
     }
 
 
-def _side(opened: ReadableSide, stats: TensorStats) -> dict[str, Any]:
+def _side(opened: ReadableSide, stats: TensorStats) -> Row:
     side = opened.side
     return {
         "path": side.path or None,
@@ -149,7 +152,7 @@ def _side(opened: ReadableSide, stats: TensorStats) -> dict[str, Any]:
     }
 
 
-def _entry(entry: DifferingElement) -> dict[str, Any]:
+def _entry(entry: DifferingElement) -> Row:
     return {
         "index": list(entry.index),
         "here": nested(np.asarray(entry.here)),

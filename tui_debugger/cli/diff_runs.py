@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger import __version__
 from tui_debugger.cli.options import chosen, open_session
-from tui_debugger.cli.output import (
-    interruptible,
-    note,
-    print_above,
-    print_csv,
-    print_exit,
-    print_first,
-    print_json,
-    print_text,
-    progress_bar,
-)
+from tui_debugger.cli.output import Answer, note, print_above, print_exit, print_first, print_text
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.layouts import GivenDims, parse_dims
@@ -49,7 +39,7 @@ from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.session.export_graph import write_text
-from tui_debugger.text.documents import plain
+from tui_debugger.text.documents import Row, plain
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 from tui_debugger.text.tensors import stack_text
@@ -66,35 +56,28 @@ _MEANINGS: Final = {0: Meaning.CLEAN, 1: Meaning.FINDING, 2: Meaning.DOUBT, INTE
 _EXITS: Final = {0: "the same, within what is expected", 1: "different", 2: "cannot judge", INTERRUPTED: "interrupted"}
 
 
-def run(arguments: argparse.Namespace) -> int:
-    with progress_bar() as bar, interruptible(bar) as progress:
-        options = how_compared(arguments)
-        a = open_session(arguments.path, arguments, progress)
-        b = open_session(
-            Path(arguments.node), argparse.Namespace(**{**vars(arguments), "rank": None, "step": None}), progress
-        )
-        if any(a.nodes(rank).find(arguments.node) >= 0 for rank in a.ranks()):
-            note(f"{arguments.node} is a node and a path: it is taken for the run; {arguments.node}:0 is the node")
-        if arguments.rank is not None or arguments.step is not None:
-            options = _restricted(options, a, arguments)
-        repeat = None
-        if arguments.noise is not None:
-            repeat = open_session(
-                arguments.noise, argparse.Namespace(**{**vars(arguments), "rank": None, "step": None}), progress
-            )
-        report, kinds = _compared(a, b, options, progress, repeat)
+def compared(arguments: Namespace, progress: ProgressFn) -> Answer:
+    options = how_compared(arguments)
+    whole = Namespace(**{**vars(arguments), "rank": None, "step": None})
+    a, b = open_session(arguments, progress), open_session(whole, progress, Path(arguments.node))
+    if any(a.nodes(rank).find(arguments.node) >= 0 for rank in a.ranks()):
+        note(f"{arguments.node} is a node and a path: it is taken for the run; {arguments.node}:0 is the node")
+    if arguments.rank is not None or arguments.step is not None:
+        options = _restricted(options, a, arguments)
+    repeat = open_session(whole, progress, arguments.noise) if arguments.noise is not None else None
+    report, kinds = _compared(a, b, options, progress, repeat)
     if arguments.xlsx is not None:
         write_workbook(report, arguments.xlsx)
     if arguments.markdown is not None:
         paths = str(arguments.path), str(arguments.node)
         write_text(markdown_lines(report, kinds, paths), arguments.markdown, Path(a.info.path))
-    if arguments.json:
-        print_json({"command": "diff", "path": str(arguments.path), **document(report, kinds, arguments)})
-    elif arguments.csv:
-        print_csv(ROW_TITLES, _rows(report))
-    else:
-        print_report(report, kinds, arguments)
-    return report.exit_code
+    return Answer(
+        code=report.exit_code,
+        verdict=VERDICTS[INTERRUPTED if report.cancelled else report.exit_code],
+        document=lambda: document(report, kinds, arguments),
+        csv=lambda: (ROW_TITLES, _rows(report)),
+        show=lambda _: print_report(report, kinds, arguments),
+    )
 
 
 def _compared(
@@ -112,7 +95,7 @@ def _compared(
         return report, [("", "")] * len(report.findings[:DESCRIBED])
 
 
-def how_compared(arguments: argparse.Namespace) -> Options:
+def how_compared(arguments: Namespace) -> Options:
     """Returns the options of the comparison. Raises TdbgError for a wrong text or mapping file."""
     substitutions = tuple(parse_substitution(text) for text in arguments.map_name)
     options = Options(NameMaps(substitutions), tuple(arguments.map_step), tuple(arguments.map_rank))
@@ -130,7 +113,7 @@ def how_compared(arguments: argparse.Namespace) -> Options:
     return replace(options, tolerance=tolerance, dims=GivenDims(dims))
 
 
-def _mapping_file(path: Path) -> dict[str, Any]:
+def _mapping_file(path: Path) -> Row:
     """Reads ``{"nodes": {A: B}, "names": ["s/a/b/"], "steps": {"0": 1}, "ranks": {"0": [0, 1]}, "dims": {"*": "0"}}``.
 
     A list of ranks shares one tensor. Raises TdbgError if the file cannot be read or has another form.
@@ -156,7 +139,7 @@ def _mapping_file(path: Path) -> dict[str, Any]:
     return {"nodes": nodes, "names": names, "steps": steps, "ranks": ranks, "dims": dims}
 
 
-def _restricted(options: Options, session: Session, arguments: argparse.Namespace) -> Options:
+def _restricted(options: Options, session: Session, arguments: Namespace) -> Options:
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     steps = chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
     return replace(
@@ -169,7 +152,7 @@ def _restricted(options: Options, session: Session, arguments: argparse.Namespac
 # -- for people --------------------------------------------------------------------------------------
 
 
-def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: argparse.Namespace) -> None:
+def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: Namespace) -> None:
     for text in report.notes:
         note(text)
     code = report.exit_code
@@ -194,15 +177,13 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: argparse.Namespace) -> dict[str, Any]:
+def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: Namespace) -> Row:
     findings = [
         finding_row(report, finding, kinds[place] if place < len(kinds) else ("", ""))
         for place, finding in enumerate(report.findings)
     ]
     return {
         "other": str(arguments.node),
-        "verdict": VERDICTS[INTERRUPTED if report.cancelled else report.exit_code],
-        "exit_code": report.exit_code,
         "cancelled": report.cancelled,
         "headline": findings[0] if findings else None,
         "findings": findings,
@@ -216,7 +197,7 @@ def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: ar
     }
 
 
-def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> dict[str, Any]:
+def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> Row:
     distance = finding.distance
     return {
         "node": finding.name,
@@ -249,14 +230,14 @@ def _stack(report: RunsReport, finding: DiffFinding) -> list[str]:
     return list(stack_text(report.runs[side].nodes(finding.place[side]).stack(row))) if row >= 0 else []
 
 
-def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> dict[str, Any] | None:
+def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> Row | None:
     if key is None:
         return None
     spec = run.spec(key)
     return {**key_row(key), "file": Path(spec.path).name if spec is not None else None}
 
 
-def coverage_row(report: RunsReport) -> dict[str, Any]:
+def coverage_row(report: RunsReport) -> Row:
     compared = report.compared
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     rules = Counter(judged.match.rule.word for step in report.steps for judged in step.judged)
@@ -288,7 +269,7 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
     }
 
 
-def _one_sided_rows(step: StepReport, side: int) -> Iterator[dict[str, Any]]:
+def _one_sided_rows(step: StepReport, side: int) -> Iterator[Row]:
     for one in step.one_sided:
         if one.side == side:
             place = {"rank": step.place[side], "step": step.place[2 + side]}

@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import Span, add_redirects, spans, whole
+from tui_debugger.cli.options import Commands, Span, add_redirects, flag, repeated, spans, whole
 from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.recording import mindspore
     from tui_debugger.recording.disk import Estimate, StepSize
     from tui_debugger.recording.json_lines import Parsed
@@ -47,7 +46,7 @@ _MODES: Final = {"all": 0, "kernels": 1, "set_dump": 2}
 _MOST_DEVICE: Final = 4095
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "dump-config",
         help="write or check the configuration of a dump (MindSpore, msprobe)",
@@ -61,9 +60,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where it is written (default: the usual name; -: stdout)"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite a file that is there")
-    parser.add_argument("--yes", action="store_true", help="ask nothing: take the defaults where no option is given")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of text")
+    flag(parser, "--force", "overwrite a file that is there")
+    flag(parser, "--yes", "ask nothing: take the defaults where no option is given")
+    flag(parser, "--json", "one JSON document on stdout instead of text")
     _add_reader(parser)
     _add_content(parser)
     _add_msprobe(parser)
@@ -84,7 +83,7 @@ def _add_reader(parser: argparse.ArgumentParser) -> None:
         "--like", type=Path, metavar="DIR", help="a dump that is there: its version, its device, the size of its steps"
     )
     add_redirects(parser)
-    group.add_argument("--msprobe", action="store_true", help="a config.json for msprobe")
+    flag(group, "--msprobe", "a config.json for msprobe")
     group.add_argument("--framework", choices=("pytorch", "mindspore"), help="who is recorded by msprobe")
 
 
@@ -100,17 +99,13 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dump-mode", choices=tuple(_MODES), help="all operators, those of --kernel, or those marked by set_dump()"
     )
-    group.add_argument(
-        "--kernel", action="append", default=[], metavar="NAME", help="an operator that is recorded (may be repeated)"
-    )
+    repeated(group, "--kernel", "NAME", "an operator that is recorded (may be repeated)")
     group.add_argument("--support-device", type=spans, metavar="N", help="devices that record (default: 0-7)")
-    group.add_argument(
-        "--statistic-category", action="append", default=[], metavar="NAME", help="a statistic (may be repeated)"
-    )
+    repeated(group, "--statistic-category", "NAME", "a statistic (may be repeated)")
     group.add_argument(
         "--op-debug-mode", type=whole("0 to 4", 0, 4), metavar="N", help="0: everything; 3: overflows; 4: exceptions"
     )
-    group.add_argument("--asynchronous", action="store_true", help="on Ascend: dump without waiting for operators")
+    flag(group, "--asynchronous", "on Ascend: dump without waiting for operators")
     group.add_argument("--file-format", choices=("npy", "bin"), help="of an asynchronous dump (default: npy)")
     group.add_argument(
         "--sample-num", type=whole("a number of elements from 1", 1), metavar="N", help="first elements of tensors only"
@@ -134,7 +129,7 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--steps", type=whole("a number from 1", 1), metavar="N", help="how many steps are recorded")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     with documented("dump-config", arguments):
         return _check(arguments) if arguments.check is not None else _write(arguments)
 
@@ -150,7 +145,7 @@ class _TargetProgram:
     known_from: str
 
 
-def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _TargetProgram:
+def _reader(arguments: Namespace, beside: Path | None = None) -> _TargetProgram:
     """Finds version and device from the options, a dump, or installed packages.
 
     ``beside`` is the directory of a checked file: a dump around it tells version and device.
@@ -191,7 +186,7 @@ def _known(text: str) -> mindspore.Version | None:
         return None
 
 
-def _session(arguments: argparse.Namespace) -> Session:
+def _session(arguments: Namespace) -> Session:
     """The dump that ``--like`` names; opened once, closed when the command ends."""
     session: Session | None = getattr(arguments, "session", None)
     if session is None:
@@ -216,7 +211,7 @@ def _installed() -> Iterator[str]:
 # -- --check ---------------------------------------------------------------------------------------
 
 
-def _check(arguments: argparse.Namespace) -> int:
+def _check(arguments: Namespace) -> int:
     from tui_debugger.recording import mindspore_check, msprobe
     from tui_debugger.recording.json_lines import parse
 
@@ -318,9 +313,7 @@ def _spelled(variable: Variable) -> str:
     return f"{variable.name} {variable.value}".strip()
 
 
-def _check_document(
-    arguments: argparse.Namespace, report: ConfigurationReport, known_from: str, code: int
-) -> dict[str, Any]:
+def _check_document(arguments: Namespace, report: ConfigurationReport, known_from: str, code: int) -> Row:
     return {
         **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
@@ -390,7 +383,7 @@ class _Asker:
 class _NewFile:
     """A new file: its content, its checks, and the estimated size of the dump."""
 
-    content: dict[str, Any]
+    content: Row
     check: Callable[[Parsed, str], ConfigurationReport]
     known_from: str
     steps: int | None
@@ -401,7 +394,7 @@ class _NewFile:
     sample: int
 
 
-def _write(arguments: argparse.Namespace) -> int:
+def _write(arguments: Namespace) -> int:
     from tui_debugger.recording.json_lines import parse
     from tui_debugger.session.export_files import fresh_text
 
@@ -435,11 +428,11 @@ def _write(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _laid_out(content: dict[str, Any]) -> str:
+def _laid_out(content: Row) -> str:
     """The text of the file: each key on its own line, lists on one line."""
     from tui_debugger.text.documents import to_json
 
-    def lines(value: dict[str, Any], indent: str) -> Iterator[str]:
+    def lines(value: Row, indent: str) -> Iterator[str]:
         last = len(value) - 1
         for at, (key, each) in enumerate(value.items()):
             comma = "," if at < last else ""
@@ -479,7 +472,7 @@ def _absolute(text: str) -> str:
     return text
 
 
-def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
+def _mindspore_plan(arguments: Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, mindspore_check
 
     reader = _reader(arguments)
@@ -535,7 +528,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
     )
 
 
-def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
+def _msprobe_plan(arguments: Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, msprobe
 
     framework = asker.choice(arguments.framework, "what trains", "pytorch", tuple(msprobe.FRAMEWORKS))
@@ -574,7 +567,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
 # -- how large it will be ----------------------------------------------------------------------------
 
 
-def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
+def _estimate(arguments: Namespace, plan: _NewFile) -> Estimate | None:
     """Estimates the size of the dump on disk; None if neither a dump nor a number of parameters is named."""
     from tui_debugger.recording import disk
 
@@ -601,7 +594,7 @@ def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
     )
 
 
-def _step_of(arguments: argparse.Namespace) -> StepSize:
+def _step_of(arguments: Namespace) -> StepSize:
     """The largest of the first steps of a dump's first rank, by file sizes. Raises TdbgError if there is no tensor."""
     import numpy as np
 
@@ -649,8 +642,8 @@ def _print_written(output: str, plan: _NewFile, report: ConfigurationReport, siz
 
 
 def _write_document(
-    arguments: argparse.Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
-) -> dict[str, Any]:
+    arguments: Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
+) -> Row:
     disk = None
     if size is not None:
         disk = {

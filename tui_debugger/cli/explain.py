@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_node,
     add_watches,
@@ -16,26 +17,13 @@ from tui_debugger.cli.options import (
     add_where,
     add_work,
     given_watchpoints,
-    open_session,
-    pairs_of,
+    open_pairs,
 )
-from tui_debugger.cli.output import (
-    Unseen,
-    document_head,
-    documented,
-    interruptible,
-    print_above,
-    print_exit,
-    print_json,
-    print_text,
-    progress_bar,
-    unseen,
-)
-from tui_debugger.errors import TdbgError
+from tui_debugger.cli.output import Answer, outcome_of, print_above, print_exit, print_text, unseen
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import Meaning, Terminal, meant, terminal_of, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
     from collections.abc import Sequence
 
     from tui_debugger.check.types import Pair, TensorRow
@@ -67,13 +55,14 @@ _MOST = 8
 """The number of tensors of a node that are explained: a Split may have hundreds of outputs."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "explain",
         "say what causes a finding, and what to look at next",
         DESCRIPTION,
         EPILOG,
+        answer=_explained,
     )
     add_node(parser)
     add_watches(
@@ -83,63 +72,53 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("explain", arguments):
-        found, doubtful, missing = _explained(arguments)
-    missing.print_note()
-    code = 1 if any(each.finding for each in found) else 0
-    if not code and (doubtful or all(each.tensor.stats is None for each in found)):
-        code = TdbgError.exit_code
-    code = missing.code(code)
-    if arguments.json:
-        from tui_debugger.diagnose.explain.guidance import guidance_row
-
-        tensors = [guidance_row(each) for each in found]
-        head = document_head("explain", arguments.path, code)
-        print_json({**head, "tensors": tensors, **missing.rows})
-    else:
-        words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")
-        counted = _counted(found, doubtful=code == TdbgError.exit_code)
-        print_above(counted, code=code, words=words)
-        for number, each in enumerate(found):
-            write_lines(*([""] if number else []), *text_lines(each, arguments.path, terminal_of()))
-        if terminal_of() is not None:
-            print_text("", counted)
-            print_exit(code, words)
-    return code
-
-
-def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Unseen]:
-    """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and the unseen parts."""
+def _explained(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.diagnose.explain.explain import explain, known_hit
+    from tui_debugger.diagnose.explain.guidance import guidance_row
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.model import Verdict
     from tui_debugger.session.naming import find_in
 
     given = given_watchpoints(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        ranks = sorted({rank for rank, _ in pairs})
-        found = find_in(session, ranks, arguments.node, progress)
-        # Only this node is judged: what surrounds it is measured, and need not be found wrong for that.
-        exactly = re.escape(found.node)
-        session.restrict(
-            NodeQuery(text=f"^{exactly}$", regex=True, case_sensitive=True, graphs=frozenset({found.graph}))
-        )
-        add_watchpoints(session, given, recommended=not given)
-        hits = _hits(session, found, pairs, progress)
-        if hits:
-            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]], False, unseen(session, pairs)
-        keys = _plain(session, found, pairs)
+    session, pairs = open_pairs(arguments, progress)
+    node = find_in(session, sorted({rank for rank, _ in pairs}), arguments.node, progress)
+    # Only this node is judged: what surrounds it is measured, and need not be found wrong for that.
+    exactly = f"^{re.escape(node.node)}$"
+    session.restrict(NodeQuery(text=exactly, regex=True, case_sensitive=True, graphs=frozenset({node.graph})))
+    add_watchpoints(session, given, recommended=not given)
+    hits = _hits(session, node, pairs, progress)
+    doubtful = False
+    if hits:
+        found = [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]]
+    else:
+        keys = _plain(session, node, pairs)
         known = [known_hit(session, key)[0] for key in keys]
         doubtful = any(
             result.verdict is Verdict.CANNOT_JUDGE for hit in known if hit is not None for result in hit.results
         )
-        return [explain(session, key, None, progress) for key in keys], doubtful, unseen(session, pairs)
+        found = [explain(session, key, None, progress) for key in keys]
+    return Answer(
+        code=outcome_of(
+            finding=any(each.finding for each in found),
+            doubt=doubtful or all(each.tensor.stats is None for each in found),
+        ),
+        missing=unseen(session, pairs),
+        document=lambda: {"tensors": [guidance_row(each) for each in found]},
+        show=lambda code: _print(found, arguments.path, code),
+    )
+
+
+def _print(found: Sequence[Guidance], path: Path, code: int) -> None:
+    words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")
+    counted = _counted(found, doubtful=code == TdbgError.exit_code)
+    print_above(counted, code=code, words=words)
+    for number, each in enumerate(found):
+        write_lines(*([""] if number else []), *text_lines(each, path, terminal_of()))
+    if terminal_of() is not None:
+        print_text("", counted)
+        print_exit(code, words)
 
 
 def _hits(session: Session, found: FoundNode, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
@@ -149,8 +128,6 @@ def _hits(session: Session, found: FoundNode, pairs: Sequence[Pair], progress: P
     of_node = [pair for pair in pairs if pair[0] in found.rows]
     result = session.check(of_node, progress)
     if result.cancelled:
-        from tui_debugger.errors import CancelledError
-
         raise CancelledError("interrupted")
     hits = [
         hit

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    Commands,
     add_choice,
     add_command,
     add_watches,
@@ -16,6 +20,7 @@ from tui_debugger.cli.options import (
     add_work,
     choice_of,
     chosen,
+    flag,
     given_watchpoints,
     nothing_chosen,
     open_session,
@@ -23,14 +28,12 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import Answer, note, outcome_of, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.documents import document as document_pieces
 from tui_debugger.text.documents import row_of
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.sweep import Sweep, SweptTensor
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
@@ -82,19 +85,20 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "export",
         "write tensors, hits or graphs to files",
         DESCRIPTION,
         EPILOG,
+        answer=_exported,
     )
     parser.add_argument(
         "what", type=_what, choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write"
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
-    parser.add_argument("--force", action="store_true", help="replace what is there already")
+    flag(parser, "--force", "replace what is there already")
     add_where(parser)
     add_work(parser)
     add_choice(parser)
@@ -114,10 +118,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="with --around: how far to go each way (default: 2)",
     )
     graph.add_argument("--scope", metavar="SCOPE", help="only nodes inside this scope, such as Default/network or Net")
-    graph.add_argument(
-        "--no-marks", action="store_true", help="of a drawing: check nothing, read no tensor, colour nothing"
-    )
-    parser.set_defaults(run=_run)
+    flag(graph, "--no-marks", "of a drawing: check nothing, read no tensor, colour nothing")
 
 
 def _what(text: str) -> str:
@@ -127,30 +128,38 @@ def _what(text: str) -> str:
     raise argparse.ArgumentTypeError(msg)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("export", arguments):
-        _check_options(arguments)
-        target = _target(arguments)
-        with progress_bar() as bar, interruptible(bar) as progress:
-            session = open_session(arguments.path, arguments, progress)
-            writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
-            report = writer(session, target, arguments, progress)
-            missing = unseen(session)
-    report["exit_code"] = missing.code(report["exit_code"])
-    missing.print_note()
-    notes = report.pop("notes")
-    if arguments.json:
-        print_json({"command": "export", "path": str(arguments.path), **report, **missing.rows})
-    else:
-        for line in notes:
+def _exported(arguments: Namespace, progress: ProgressFn) -> Answer:
+    _check_options(arguments)
+    target = _target(arguments)
+    session = open_session(arguments, progress)
+    writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
+    written = writer(session, target, arguments, progress)
+    return Answer(
+        code=outcome_of(doubt=written.doubt),
+        missing=unseen(session),
+        document=lambda: {"output": str(written.output), **written.rows},
+        show=lambda _: written.print_notes(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """What was written: ``rows`` for programs, ``notes`` for people; ``doubt``: not all of it could be read."""
+
+    output: Path
+    rows: dict[str, Any]
+    notes: Sequence[str]
+    doubt: object = False
+
+    def print_notes(self) -> None:
+        for line in self.notes:
             note(line)
-    return int(report["exit_code"])
 
 
 # -- what may be written where ---------------------------------------------------------------------
 
 
-def _check_options(arguments: argparse.Namespace) -> None:
+def _check_options(arguments: Namespace) -> None:
     """Raises TdbgError for an option that would have no effect."""
     what, kind = arguments.what, Path(arguments.output).suffix.lower()
     of_tensors = {"--side": arguments.side != "all", "--slot": arguments.slot, "--category": arguments.category}
@@ -175,7 +184,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         )
 
 
-def _target(arguments: argparse.Namespace) -> Path:
+def _target(arguments: Namespace) -> Path:
     """Returns the path to write. Raises TdbgError if its ending does not fit or it exists."""
     target = Path(arguments.output).expanduser()
     directory = arguments.what == "tensors" and (arguments.output.endswith(("/", os.sep)) or target.is_dir())
@@ -200,17 +209,16 @@ def _target(arguments: argparse.Namespace) -> Path:
 # -- tensors ---------------------------------------------------------------------------------------
 
 
-def _tensors(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+def _tensors(session: Session, target: Path, arguments: Namespace, progress: ProgressFn) -> _Export:
     sweep = session.sweep(pairs_of(session, arguments), choice_of(arguments))
     number = sweep.count(progress)
     if not number:
         raise nothing_chosen(arguments.path)
-    written = _write_tensors(session, sweep, number, target, arguments, progress=progress)
-    return _tensor_report(written)
+    return _tensor_report(_write_tensors(session, sweep, number, target, arguments, progress=progress))
 
 
 def _write_tensors(
-    session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
+    session: Session, sweep: Sweep, number: int, target: Path, arguments: Namespace, *, progress: ProgressFn
 ) -> ExportResult:
     from tui_debugger.session.export_files import ExportResult, save_npy, write_csv, write_directory, write_npz
 
@@ -242,7 +250,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
     return tensor
 
 
-def _tensor_report(written: ExportResult) -> dict[str, Any]:
+def _tensor_report(written: ExportResult) -> _Export:
     from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import place_text
@@ -252,30 +260,21 @@ def _tensor_report(written: ExportResult) -> dict[str, Any]:
         notes.append(f"left out: rank {key.rank} step {key.step} {place_text(key)}: {reason}")
     if len(written.failures) > _SHOWN:
         notes.append(f"left out: {len(written.failures) - _SHOWN:,} more")
-    return {
-        "exit_code": 2 if written.failures else 0,
-        "output": str(written.path),
-        **row_of(written, "tensors", "nbytes"),
-        "left_out": [{**key_row(key), "error": reason} for key, reason in written.failures],
-        "notes": notes,
-    }
+    left_out = [{**key_row(key), "error": reason} for key, reason in written.failures]
+    rows = {**row_of(written, "tensors", "nbytes"), "left_out": left_out}
+    return _Export(written.path, rows, notes, written.failures)
 
 
 # -- hits ------------------------------------------------------------------------------------------
 
 
-def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+def _hits(session: Session, target: Path, arguments: Namespace, progress: ProgressFn) -> _Export:
     from tui_debugger.check.verdicts import coverage_line
     from tui_debugger.text.numbers import plural
     from tui_debugger.text.rows import coverage_row
     from tui_debugger.watch.text import format_watch
 
-    given = given_watchpoints(arguments)
-    pairs = pairs_of(session, arguments)
-    add_watchpoints(session, given, pairs, progress, recommended=not given)
-    result = session.check(pairs, progress)
-    if result.cancelled:
-        raise CancelledError("interrupted: nothing is written")
+    result = _checked(session, arguments, progress)
     if not result.coverage.checked:
         unreadable = result.coverage.unreadable
         raise TdbgError(
@@ -284,16 +283,12 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
             hint="`tdbg check` says more about the same watchpoints",
         )
     _write_hits(session, result, target, arguments)
-    return {
-        "exit_code": TdbgError.exit_code if result.coverage.unreadable else 0,
-        "output": str(target),
-        "hits": len(result.hits),
-        "coverage": coverage_row(result.coverage),
-        "notes": [f"{plural(len(result.hits), 'hit')} written to {target}", coverage_line(result)],
-    }
+    rows = {"hits": len(result.hits), "coverage": coverage_row(result.coverage)}
+    notes = [f"{plural(len(result.hits), 'hit')} written to {target}", coverage_line(result)]
+    return _Export(target, rows, notes, result.coverage.unreadable)
 
 
-def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
+def _write_hits(session: Session, result: CheckResult, target: Path, arguments: Namespace) -> None:
     from tui_debugger.session.export_files import fresh_text
     from tui_debugger.text.rows import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
     from tui_debugger.text.spreadsheets import CsvTable
@@ -319,7 +314,7 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
 # -- graph -----------------------------------------------------------------------------------------
 
 
-def _graph(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+def _graph(session: Session, target: Path, arguments: Namespace, progress: ProgressFn) -> _Export:
     from tui_debugger.model import Progress
     from tui_debugger.session.export_graph import rank_graphs, write_nodes_csv, write_nodes_json, write_workbook
     from tui_debugger.text.numbers import plural
@@ -328,19 +323,15 @@ def _graph(session: Session, target: Path, arguments: argparse.Namespace, progre
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     part = _part(session, ranks, arguments, progress)
     if target.suffix.lower() in DRAWN:
-        result = None if arguments.no_marks else _found(session, arguments, progress)
+        marked = not arguments.no_marks and _marks(session, arguments, progress)
+        result = _checked(session, arguments, progress) if marked else None
         return _drawing(session, part, target, arguments, result)
     write = {".csv": write_nodes_csv, ".json": write_nodes_json, ".xlsx": write_workbook}[target.suffix.lower()]
     number = write(rank_graphs(session, ranks, part), target, Path(session.info.path), force=arguments.force)
-    return {
-        "exit_code": 0,
-        "output": str(target),
-        "nodes": number,
-        "notes": [f"{plural(number, 'node')} written to {target}"],
-    }
+    return _Export(target, {"nodes": number}, [f"{plural(number, 'node')} written to {target}"])
 
 
-def _part(session: Session, ranks: list[int], arguments: argparse.Namespace, progress: ProgressFn) -> GraphPart:
+def _part(session: Session, ranks: list[int], arguments: Namespace, progress: ProgressFn) -> GraphPart:
     """Returns the nodes that --around and --scope choose. Raises TdbgError for an unknown node or scope."""
     from tui_debugger.session.export_graph import GraphPart
     from tui_debugger.session.naming import find_in
@@ -359,8 +350,8 @@ def _part(session: Session, ranks: list[int], arguments: argparse.Namespace, pro
 
 
 def _drawing(
-    session: Session, part: GraphPart, target: Path, arguments: argparse.Namespace, result: CheckResult | None
-) -> dict[str, Any]:
+    session: Session, part: GraphPart, target: Path, arguments: Namespace, result: CheckResult | None
+) -> _Export:
     from tui_debugger.check.verdicts import coverage_line
     from tui_debugger.session.export_drawing import drawn_graphs, write_drawing
     from tui_debugger.text.numbers import plural
@@ -371,21 +362,19 @@ def _drawing(
     drawing = write_drawing(graphs, target, Path(session.info.path), force=arguments.force)
     notes = [f"{plural(drawing.nodes, 'node')} and {plural(drawing.edges, 'edge')} written to {target}"]
     notes += [coverage_line(result)] if result is not None else ["nothing was checked: no node is coloured"]
-    return {
-        "exit_code": TdbgError.exit_code if result is not None and result.coverage.unreadable else 0,
-        "output": str(target),
-        **row_of(drawing, "nodes", "edges"),
-        "coverage": coverage_row(result.coverage) if result is not None else None,
-        "notes": notes,
-    }
+    rows = row_of(drawing, "nodes", "edges")
+    rows["coverage"] = coverage_row(result.coverage) if result is not None else None
+    return _Export(target, rows, notes, result is not None and result.coverage.unreadable)
 
 
-def _found(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> CheckResult | None:
-    """Checks the dump for the colours of a graph; None if there is nothing to check. Raises CancelledError."""
-    given = given_watchpoints(arguments)
+def _marks(session: Session, arguments: Namespace, progress: ProgressFn) -> bool:
+    """Tells whether there is anything to check for the colours of a graph."""
     pairs = pairs_of(session, arguments)
-    if not given and (not pairs or not session.recommended(pairs, progress)):
-        return None
+    return bool(given_watchpoints(arguments) or (pairs and session.recommended(pairs, progress)))
+
+
+def _checked(session: Session, arguments: Namespace, progress: ProgressFn) -> CheckResult:
+    given, pairs = given_watchpoints(arguments), pairs_of(session, arguments)
     add_watchpoints(session, given, pairs, progress, recommended=not given)
     result = session.check(pairs, progress)
     if result.cancelled:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
-from dataclasses import dataclass
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
     MAP_NAMES,
     MAP_ROWS,
+    Commands,
     add_command,
     add_map_rows,
     add_recommended,
@@ -18,34 +18,17 @@ from tui_debugger.cli.options import (
     add_where,
     add_work,
     given_watchpoints,
-    open_session,
-    pairs_of,
+    open_pairs,
     whole,
 )
-from tui_debugger.cli.output import (
-    documented,
-    doubt_lines,
-    interruptible,
-    judged_head,
-    note,
-    print_above,
-    print_exit,
-    print_json,
-    print_text,
-    progress_bar,
-    undecided,
-)
+from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_above, print_exit, print_text
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Int64
     from tui_debugger.check.verdicts import CheckJudgement
     from tui_debugger.diagnose.health import HealthMap
-    from tui_debugger.model import UnreadablePart
+    from tui_debugger.model import ProgressFn
     from tui_debugger.text.writer import Pieces
 
 DESCRIPTION = """\
@@ -62,24 +45,15 @@ stands, so that no NaN is hidden. Several ranks are merged in the same way.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HealthReport:
-    """A map, and the judgement of the checks behind it."""
-
-    map: HealthMap
-    judgement: CheckJudgement
-    notices: tuple[str, ...]
-    parts: tuple[UnreadablePart, ...] = ()
-    limits: tuple[str, ...] = ()
-
-
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "health",
         "a map of all steps and scopes: where it is bad",
         DESCRIPTION,
         EPILOG,
+        answer=_made,
+        judges=True,
     )
     add_map_rows(parser)
     parser.add_argument(
@@ -95,65 +69,65 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_recommended(parser, "look for what the recommended watchpoints find")
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("health", arguments, undecided):
-        report = _made(arguments)
-
-    code = report.judgement.outcome.exit_code
-    for notice in report.notices:
-        note(notice)
-    entries = _entries(report.map, arguments)
-    if arguments.json:
-        print_json(_document(report, entries, arguments))
-    else:
-        _print(report, entries, arguments)
-    return code
-
-
-def _made(arguments: argparse.Namespace) -> HealthReport:
+def _made(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger import __version__
     from tui_debugger.check.verdicts import judge
     from tui_debugger.diagnose.health import HealthChecks, health
+    from tui_debugger.text.documents import row_of, rows_of
+    from tui_debugger.text.rows import part_rows
 
     given = given_watchpoints(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        rules: frozenset[int] = frozenset()
-        if given or arguments.recommended:
-            rules = add_watchpoints(session, given, pairs, progress, recommended=arguments.recommended)
-        checks = HealthChecks(session)
-        result = checks.check(pairs, progress)
+    session, pairs = open_pairs(arguments, progress)
+    rules: frozenset[int] = frozenset()
+    if given or arguments.recommended:
+        rules = add_watchpoints(session, given, pairs, progress, recommended=arguments.recommended)
+    checks = HealthChecks(session)
+    result = checks.check(pairs, progress)
     # What was finished is shown, also after Ctrl-C.
-    made = health(session, checks, pairs)
-    return HealthReport(
-        made, judge(result, rules=rules), session.info.notices, result.coverage.parts, session.info.limits
+    map_, judgement, info = health(session, checks, pairs), judge(result, rules=rules), session.info
+    entries = _entries(map_, arguments)
+    return Answer(
+        code=judgement.outcome.exit_code,
+        verdict=judgement.outcome.value,
+        notices=info.notices,
+        document=lambda: {
+            "reasons": rows_of(judgement.doubts, "kind", "text"),
+            "unreadable": part_rows(result.coverage.parts),
+            **_document(map_, entries),
+            **row_of(info, "notices", "limits"),
+            "version": __version__,
+        },
+        show=lambda code: _print(map_, judgement, entries, arguments, code),
     )
 
 
-def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+def _entries(map_: HealthMap, arguments: Namespace) -> Int64:
     from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
     return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
-def _print(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
+def _print(
+    map_: HealthMap,
+    judgement: CheckJudgement,
+    entries: Int64,
+    arguments: Namespace,
+    code: int,
+) -> None:
     from tui_debugger.check.verdicts import Outcome
-    from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import map_parts, watched_lines
     from tui_debugger.text.health import glyph_pieces, legend_pieces, legend_text
     from tui_debugger.text.tables import GAP, cut_middle, width_of
     from tui_debugger.text.writer import meant, terminal_of
 
-    map_, outcome, terminal = report.map, report.judgement.outcome, terminal_of()
-    covered, code = map_.covered_text(), outcome.exit_code
-    doubts = doubt_lines(doubt.text for doubt in report.judgement.doubts)
+    outcome, terminal, covered = judgement.outcome, terminal_of(), map_.covered_text()
+    doubts = doubt_lines(doubt.text for doubt in judgement.doubts)
     if terminal is not None:
         verdict = {Outcome.FINDING: "FINDINGS", Outcome.CANNOT_JUDGE: "cannot judge"}.get(outcome, outcome.value)
-        covered = meant(f"{verdict}: {covered}", OUTCOMES[outcome])
+        covered = meant(f"{verdict}: {covered}", meaning_of(code))
         print_above(covered, *doubts, code=code)
     room = max((arguments.width or shutil.get_terminal_size().columns) - MAP_NAMES, 10)
     lines: list[Pieces] = []
@@ -171,17 +145,12 @@ def _print(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argp
     print_exit(code)
 
 
-def _document(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> dict[str, Any]:
-    from tui_debugger import __version__
+def _document(map_: HealthMap, entries: Int64) -> dict[str, Any]:
     from tui_debugger.diagnose.health import map_rows
-    from tui_debugger.text.documents import row_of, rows_of
-    from tui_debugger.text.rows import coverage_row, part_rows, watch_row
+    from tui_debugger.text.documents import row_of
+    from tui_debugger.text.rows import coverage_row, watch_row
 
-    map_, judgement = report.map, report.judgement
     return {
-        **judged_head("health", arguments.path, judgement.outcome),
-        "reasons": rows_of(judgement.doubts, "kind", "text"),
-        "unreadable": part_rows(report.parts),
         "watchpoints": [watch_row(each) for each in map_.watchpoints],
         "by_default": map_.by_default,
         "coverage": {**coverage_row(map_.coverage), "pairs_asked": len(map_.pairs)},
@@ -189,6 +158,4 @@ def _document(report: HealthReport, entries: npt.NDArray[np.int64], arguments: a
         "rows": [
             {"path": path, "scope": scope, "cells": cells} for path, scope, cells in map_rows(map_, entries, map_.ranks)
         ],
-        **row_of(report, "notices", "limits"),
-        "version": __version__,
     }

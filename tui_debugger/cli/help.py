@@ -7,21 +7,22 @@ import os
 import re
 import shutil
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from tui_debugger.cli.options import Commands, flag
 from tui_debugger.cli.output import note
 from tui_debugger.environment import command_of
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
-from tui_debugger.text.writer import write_colored
+from tui_debugger.text.writer import write_colored, write_data
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from rich.console import RenderableType
+
 
 TOPICS: Final = (
     *(
@@ -54,7 +55,7 @@ tdbg help WORD ...        searches the pages
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "help",
         help="show the manual: topics, pages, search",
@@ -62,22 +63,18 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="WORD", help="a topic, a command, or words to search for")
-    parser.add_argument(
-        "--search", action="store_true", help="search for the words, even if they name a topic or a command"
-    )
-    parser.add_argument(
-        "--man", action="store_true", help="print the man page tdbg(1) as roff: tdbg help --man | man -l -"
-    )
+    flag(parser, "--search", "search for the words, even if they name a topic or a command")
+    flag(parser, "--man", "print the man page tdbg(1) as roff: tdbg help --man | man -l -")
     parser.set_defaults(run=_run, unknown_options_are_words=True)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     from tui_debugger.cli.main import COMMANDS, build_parser
 
     if arguments.man:
-        from tui_debugger.cli.completion import print_shell_file
+        from tui_debugger.cli.completion import shell_file
 
-        print_shell_file("man")
+        write_data(shell_file("man"))
         return 0
     words: list[str] = arguments.words
     if not words:

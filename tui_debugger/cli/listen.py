@@ -8,20 +8,19 @@ import os
 import re
 import secrets
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.listen_log import ANSWER
 from tui_debugger.cli.open_ import add_common, require_terminal
-from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
+from tui_debugger.cli.options import Commands, add_judging, configured, flag, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.config import Config
     from tui_debugger.live.server.serving import Certificate
     from tui_debugger.model import Watchpoint
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.app import TdbgApp
 
 
-def open_live(arguments: argparse.Namespace) -> LiveSession:
+def open_live(arguments: Namespace) -> LiveSession:
     """Listens; closing the session at the end of the command lets every training go on.
 
     Raises TdbgError if the address is taken, anybody could connect without a token, or values have no place.
@@ -79,7 +78,7 @@ def _pem(path: Path, kind: str) -> bytes:
     return found
 
 
-def exposed(arguments: argparse.Namespace) -> str:
+def exposed(arguments: Namespace) -> str:
     """Returns a warning if other machines can reach the server, else an empty text."""
     host: str = arguments.host
     if host.startswith(("unix:", "127.")) or host in {"localhost", "::1", "[::1]"}:
@@ -94,7 +93,7 @@ LOOK: Final = 1.0
 """Seconds between two checks that a training still runs; its events are noticed at once."""
 
 
-def run_screen(arguments: argparse.Namespace) -> int:
+def run_screen(arguments: Namespace) -> int:
     """Listens and runs the screen; returns the exit code.
 
     Raises TdbgError if the address cannot be used, a --watch text or file is wrong, or there is no terminal.
@@ -118,7 +117,7 @@ def run_screen(arguments: argparse.Namespace) -> int:
     )
 
 
-def run_demo(arguments: argparse.Namespace) -> int:
+def run_demo(arguments: Namespace) -> int:
     """Plays the recorded training. Raises as ``run_screen``."""
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
@@ -231,7 +230,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BATCH_ONLY = ("steps", "stop_on_hit", "log_hits", "save", "all_hits", "json", "timeout", "ranks", "fail_on")
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "listen",
         help="attach to training that runs",
@@ -273,12 +272,12 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         metavar="VARIABLE",
         help="the environment variable with the token that our clients have to show when others can reach the port",
     )
-    address.add_argument(
+    flag(
+        address,
         "--allow-unauthenticated",
-        action="store_true",
-        help="let clients in that show no token, such as MindSpore's, although others can reach the port",
+        "let clients in that show no token, such as MindSpore's, although others can reach the port",
     )
-    address.add_argument("--new-token", action="store_true", help="print a token that cannot be guessed, and end")
+    flag(address, "--new-token", "print a token that cannot be guessed, and end")
     address.add_argument(
         "--tls-cert",
         type=Path,
@@ -291,28 +290,26 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 def _add_batch(parser: argparse.ArgumentParser) -> None:
     batch = parser.add_argument_group("without a screen")
-    batch.add_argument("--no-screen", action="store_true", help="no screen: for batch jobs")
+    flag(batch, "--no-screen", "no screen: for batch jobs")
     batch.add_argument(
         "--steps", type=whole("a number of steps from 1 on", 1), metavar="N", help="let the training go after N steps"
     )
     hits = batch.add_mutually_exclusive_group()
-    hits.add_argument(
+    flag(
+        hits,
         "--stop-on-hit",
-        action="store_true",
-        help="end at the first finding, when all ranks have judged that step, and let the training go; a rank that has "
+        "end at the first finding, when all ranks have judged that step, and let the training go; a rank that has "
         f"not after {ANSWER:g} s is named",
     )
-    hits.add_argument("--log-hits", action="store_true", help="go on after findings, to the end (default)")
+    flag(hits, "--log-hits", "go on after findings, to the end (default)")
     batch.add_argument(
         "--save",
         type=Path,
         metavar="DIR",
         help="write the tensors around every finding as a dump, for tdbg open; with --steps also the last step",
     )
-    batch.add_argument(
-        "--all-hits", action="store_true", help="a line for every finding, not for origins and steps only"
-    )
-    batch.add_argument("--json", action="store_true", help="a JSON object per line: every hit, at last a summary")
+    flag(batch, "--all-hits", "a line for every finding, not for origins and steps only")
+    flag(batch, "--json", "a JSON object per line: every hit, at last a summary")
     batch.add_argument(
         "--timeout", type=seconds, metavar="S", help="give up when no training came for so many seconds (default: wait)"
     )
@@ -345,7 +342,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     if arguments.new_token:
         write_data(f"{secrets.token_urlsafe(24)}\n")
         return 0

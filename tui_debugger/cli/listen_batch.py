@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import queue
 import time
+from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ _LOOK: Final = 0.2
 """Seconds between two looks at the clock."""
 
 
-def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
+def run_batch(arguments: Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
     ``warning`` is printed once the server listens. Raises what ``listen`` raises, and TdbgError if no training came.
@@ -62,7 +62,7 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
 
 
 def _listen(
-    arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: FindingsLog, out: StreamBehind
+    arguments: Namespace, listen: Callable[[], LiveSession], warning: str, log: FindingsLog, out: StreamBehind
 ) -> int:
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
@@ -150,7 +150,7 @@ class HeadlessListener:
     """
 
     session: LiveSession
-    arguments: argparse.Namespace
+    arguments: Namespace
     given: Sequence[Watchpoint]
     log: FindingsLog
     progress: ProgressFn

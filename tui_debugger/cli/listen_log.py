@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import note, print_text, undecided
-from tui_debugger.text.documents import document_line, row_of, rows_of
+from tui_debugger.text.documents import Row, document_line, row_of, rows_of
 from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class FindingsLog:
     ``backlog`` holds printed text that a thread has not written yet, if a thread writes.
     """
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Namespace) -> None:
         self.backlog: Backlog | None = None
         self._json: bool = arguments.json
         self._all_hits: bool = arguments.all_hits
@@ -314,7 +314,7 @@ class FindingsLog:
 
     def _document(
         self, result: CheckResult, judgement: CheckJudgement, code: int, steps: dict[int, int], saved: str
-    ) -> dict[str, Any]:
+    ) -> Row:
         from tui_debugger.causes.by_design_steps import by_design_text
         from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 
@@ -419,5 +419,5 @@ def _print_hit(hit: Hit, step: UnfinishedStep) -> None:
     write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
 
 
-def _print_json(row: dict[str, Any]) -> None:
+def _print_json(row: Row) -> None:
     write_data(document_line(row), flush=True)

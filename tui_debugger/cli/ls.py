@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from argparse import Namespace
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session, working_directory
-from tui_debugger.cli.output import (
-    document_head,
-    documented,
-    interruptible,
-    note,
-    print_json,
-    print_table,
-    progress_bar,
-    unseen,
+from tui_debugger.cli.options import (
+    Commands,
+    add_command,
+    add_where,
+    categories_of,
+    chosen,
+    flag,
+    open_session,
+    repeated,
+    working_directory,
 )
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.cli.output import Answer, note, outcome_of, print_table, unseen
+from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
 from tui_debugger.text.documents import row_of
@@ -30,11 +32,7 @@ from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Mask
     from tui_debugger.check.flow import DataFlow
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.model import ProgressFn
@@ -46,7 +44,7 @@ Line = tuple[str, int]
 """(source file or the end of its path, line number)."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "ls",
@@ -59,11 +57,12 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "which a graph ran several times. With --formats it lists the layouts that can be read; PATH may be the name "
         "of a layout (how to record one), or a dump (which layout opens it, which names say so, which other layouts "
         "recognise something there).",
+        answer=_ls,
         without_path="lists dumps",
     )
     instead = parser.add_argument_group("instead of nodes").add_mutually_exclusive_group()
-    instead.add_argument("--steps", action="store_true", help="the steps and the run history")
-    instead.add_argument("--formats", action="store_true", help="the layouts, or the layout of PATH")
+    flag(instead, "--steps", "the steps and the run history")
+    flag(instead, "--formats", "the layouts, or the layout of PATH")
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
         "--count",
@@ -73,26 +72,21 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     count.add_argument("--no-count", dest="count", action="store_false", help="with --steps: do not count tensors")
     which = parser.add_argument_group("which nodes")
-    which.add_argument(
+    repeated(
+        which,
         "--category",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help=f"only nodes of these categories: {', '.join(CATEGORY_WORDS)}; for example weight,gradient (may be "
-        "repeated)",
+        "WORD",
+        f"only nodes of these categories: {', '.join(CATEGORY_WORDS)}; for example weight,gradient (may be repeated)",
     )
-    which.add_argument(
-        "--type", action="append", default=[], metavar="T", help="only operators of this type, such as MatMul or "
-        "Parameter, in any case (may be repeated)",
-    )  # fmt: skip
+    repeated(which, "--type", "T", "only operators of this type, such as MatMul or "
+        "Parameter, in any case (may be repeated)")  # fmt: skip
     which.add_argument(
         "--line", type=_line, metavar="FILE:LINE", help="only nodes whose source stack names this line; the end of the "
         "path is enough",
     )  # fmt: skip
-    parser.add_argument("--files", action="store_true", help="also every dumped tensor: side, slot, step")
-    parser.add_argument("--stack", action="store_true", help="also the source stack, innermost line first")
+    flag(parser, "--files", "also every dumped tensor: side, slot, step")
+    flag(parser, "--stack", "also the source stack, innermost line first")
     add_where(parser)
-    parser.set_defaults(run=_run)
 
 
 def _line(text: str) -> Line:
@@ -154,53 +148,48 @@ class _NodeLine:
     ranks: list[int]
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("ls", arguments):
-        if arguments.count is not None and not arguments.steps:
-            raise TdbgError("--count and --no-count are about steps", where="--count", hint="add --steps")
-        if arguments.formats:
-            from tui_debugger.cli.ls_formats import print_formats
+def _ls(arguments: Namespace, progress: ProgressFn) -> Answer:
+    if arguments.count is not None and not arguments.steps:
+        raise TdbgError("--count and --no-count are about steps", where="--count", hint="add --steps")
+    if arguments.formats:
+        from tui_debugger.cli.ls_formats import formats
 
-            return print_formats(arguments)
-        if arguments.path is None and arguments.steps:
-            raise TdbgError("no dump is named", where="tdbg ls --steps", hint="name one: tdbg ls PATH --steps")
-        if arguments.path is None:
-            arguments.path = working_directory()
-            return _dumps(arguments)
-        if arguments.steps:
-            from tui_debugger.cli.ls_steps import print_steps
+        return formats(arguments)
+    if arguments.path is None and arguments.steps:
+        raise TdbgError("no dump is named", where="tdbg ls --steps", hint="name one: tdbg ls PATH --steps")
+    if arguments.path is None:
+        arguments.path = working_directory()
+        return _dumps(arguments, progress)
+    if arguments.steps:
+        from tui_debugger.cli.ls_steps import steps
 
-            return print_steps(arguments)
-        return _listed(arguments)
+        return steps(arguments, progress)
+    return _listed(arguments, progress)
 
 
-def _listed(arguments: argparse.Namespace) -> int:
+def _listed(arguments: Namespace, progress: ProgressFn) -> Answer:
     categories_of(arguments.category)  # a typo is reported before a large graph is read
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        ranks = chosen(arguments.rank, session.ranks(), "rank")
-        chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
-        listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
-        entries, places = _merge(listings)
-        missing = unseen(session)
-    missing.print_note()
+    session = open_session(arguments, progress)
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
+    listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
+    entries, places = _merge(listings)
+    missing = unseen(session)
     if not entries:
+        missing.print_note()
         raise _nothing(arguments, listings)
-    for notice in session.info.notices:  # such as a graph that cannot be read: names look different then
-        note(notice)
-    if arguments.json:
-        nodes = [_json(entry, places, arguments) for entry in entries]
-        head = document_head("ls", arguments.path, missing.code(0))
-        print_json({**head, "nodes": nodes, **missing.rows})
-    else:
-        _print(entries, places, arguments)
-    return missing.code(0)
+    return Answer(
+        missing=missing,
+        notices=session.info.notices,  # such as a graph that cannot be read: names look different then
+        document=lambda: {"nodes": [_json(entry, places, arguments) for entry in entries]},
+        show=lambda _: _print(entries, places, arguments),
+    )
 
 
 # -- which nodes -----------------------------------------------------------------------------------
 
 
-def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _RankListing:
+def _list_rank(session: Session, rank: int, arguments: Namespace, progress: ProgressFn) -> _RankListing:
     import numpy as np
 
     from tui_debugger.graph.search import NodeQuery, match
@@ -226,7 +215,7 @@ def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progr
     return _RankListing(rank, flow, rows.tolist(), _counts(flow, counted), counted, listed)
 
 
-def _wanted(step: int, arguments: argparse.Namespace) -> bool:
+def _wanted(step: int, arguments: Namespace) -> bool:
     return arguments.step is None or any(first <= step <= last for first, last in arguments.step)
 
 
@@ -265,7 +254,7 @@ def _counts(flow: DataFlow, counted: dict[int, int]) -> tuple[list[int], list[in
     return found[0], found[1]
 
 
-def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArray[np.bool_]:
+def _on_line(session: Session, rank: int, length: int, line: Line) -> Mask:
     import numpy as np
 
     mask = np.zeros(length, np.bool_)
@@ -278,7 +267,7 @@ def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArra
     return mask
 
 
-def _nothing(arguments: argparse.Namespace, listings: Sequence[_RankListing]) -> TdbgError:
+def _nothing(arguments: Namespace, listings: Sequence[_RankListing]) -> TdbgError:
     """The error if no node is left: names the option that may be wrong, and existing alternatives."""
     words = [f"--category {word}" for word in arguments.category] + [f"--type {word}" for word in arguments.type]
     if arguments.line is not None:
@@ -338,7 +327,7 @@ def _merge(listings: Sequence[_RankListing]) -> tuple[list[_NodeLine], dict[int,
 # -- output ----------------------------------------------------------------------------------------
 
 
-def _print(entries: Sequence[_NodeLine], places: dict[int, _RankListing], arguments: argparse.Namespace) -> None:
+def _print(entries: Sequence[_NodeLine], places: dict[int, _RankListing], arguments: Namespace) -> None:
     everywhere = len(places)
     by_rank = any(len(entry.ranks) != everywhere for entry in entries)
     by_graph = len({entry.listing.nodes.graph_of(entry.row).name for entry in entries}) > 1
@@ -399,7 +388,7 @@ def _files(entry: _NodeLine, places: dict[int, _RankListing]) -> Iterator[tuple[
                 yield rank, step, table, index
 
 
-def _json(entry: _NodeLine, places: dict[int, _RankListing], arguments: argparse.Namespace) -> dict[str, Any]:
+def _json(entry: _NodeLine, places: dict[int, _RankListing], arguments: Namespace) -> dict[str, Any]:
     from tui_debugger.text.rows import frame_row
 
     nodes, row = entry.listing.nodes, entry.row
@@ -450,29 +439,28 @@ def _clean(text: str) -> str:
 # -- the dumps below a directory -------------------------------------------------------------------
 
 
-def _dumps(arguments: argparse.Namespace) -> int:
+def _dumps(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.session.dumps import RecentDumps, overview
 
     _refuse_options(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        (found,) = deque(overview(arguments.path, RecentDumps(), progress, with_recent=False), maxlen=1)
-    for notice in found.notices:
-        note(notice)
+    (found,) = deque(overview(arguments.path, RecentDumps(), progress, with_recent=False), maxlen=1)
     if not found.dumps and not found.stopped:
+        for notice in found.notices:
+            note(notice)
         raise TdbgError(
             f"no dump found in {plural(found.looked, 'directory', 'directories')}",
             where=str(arguments.path),
             hint="name the directory that training dumped to: tdbg ls PATH",
         )
-    code = CancelledError.exit_code if found.stopped else 0 if found.complete else TdbgError.exit_code
-    if arguments.json:
-        print_json(_overview_document(found, str(arguments.path), code))
-    else:
-        _print_dumps(found)
-    return code
+    return Answer(
+        code=outcome_of(interrupted=found.stopped, doubt=not found.complete),
+        notices=found.notices,
+        document=lambda: _overview_document(found),
+        show=lambda _: _print_dumps(found),
+    )
 
 
-def _refuse_options(arguments: argparse.Namespace) -> None:
+def _refuse_options(arguments: Namespace) -> None:
     """Raises TdbgError for options that choose nodes: a list of dumps has none."""
     for name in ("category", "type", "line", "files", "stack", "rank", "step", "filter", "graph"):
         if getattr(arguments, name) not in (None, False, []):
@@ -509,11 +497,10 @@ def _dump_cells(dump: KnownDump, start: str, now: float) -> list[str]:
     return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, verdict_text, path]
 
 
-def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:
+def _overview_document(found: Overview) -> dict[str, Any]:
     from tui_debugger.text.rows import part_rows
 
     return {
-        **document_head("ls", path, code),
         "dumps": [_dump_row(each) for each in found.dumps],
         "looked": found.looked,
         "notices": list(found.notices),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tui_debugger.cli.output import document_head, note, print_json, print_table, print_text
+from tui_debugger.cli.output import Answer, note, outcome_of, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
     Claim,
@@ -21,7 +21,7 @@ from tui_debugger.sources.registry import (
     limits_of,
     word_of,
 )
-from tui_debugger.text.documents import row_of
+from tui_debugger.text.documents import Row, row_of
 from tui_debugger.text.tables import Column, Cut
 
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
@@ -29,17 +29,19 @@ ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks"
 _COLUMNS: Final = [Column("layout"), *(Column(name) for name in ABILITIES[:-1]), Column(ABILITIES[-1], cut=Cut.END)]
 
 
-def print_formats(arguments: argparse.Namespace) -> int:
-    """Prints all layouts, the layout that PATH names, or the layout of the dump at PATH; returns the exit code."""
-    if arguments.path is None:
-        return _list(arguments)
-    wanted = word_of(str(arguments.path))
+def formats(arguments: Namespace) -> Answer:
+    """Answers with all layouts, the layout that PATH names, or the layout of the dump at PATH."""
     known, problems = known_formats()
-    named = _named(wanted, known, path=arguments.path)
+    if arguments.path is None:
+        return Answer(
+            notices=problems,
+            document=lambda: {"formats": [format_row(each) for each in known]},
+            show=lambda _: _print_all(known),
+        )
+    named = _named(word_of(str(arguments.path)), known, path=arguments.path)
     if named is None:
         return _explain(arguments, known)
-    _note_all(problems)
-    return _describe(named, arguments)
+    return Answer(notices=problems, document=lambda: {"formats": [format_row(named)]}, show=lambda _: _describe(named))
 
 
 def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
@@ -50,22 +52,16 @@ def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None
     return found[0] if len(found) == 1 else None
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    known, problems = known_formats()
-    _note_all(problems)
-    if arguments.json:
-        print_json({"command": "ls", "path": None, "exit_code": 0, "formats": [format_row(each) for each in known]})
-        return 0
+def _print_all(known: Sequence[Format]) -> None:
     print_table(_COLUMNS, [(word_of(each.name), *ability_words(each.shows)) for each in known])
     print_text("", "some: where it was recorded. `tdbg ls --formats NAME` says how to record one.")
-    return 0
 
 
 def ability_words(shows: Shows) -> list[str]:
     return [getattr(shows, name).value for name in ABILITIES]
 
 
-def format_row(each: Format) -> dict[str, Any]:
+def format_row(each: Format) -> Row:
     """Returns a layout for JSON; unknown values are null."""
     words = dict(zip(ABILITIES, ability_words(each.shows), strict=True))
     return {
@@ -84,17 +80,13 @@ def _limits(shows: Shows) -> tuple[str, ...]:
     return limits_of(shows, graph=shows.edges is not Edges.NONE)
 
 
-def _describe(each: Format, arguments: argparse.Namespace) -> int:
-    if arguments.json:
-        print_json({**document_head("ls", arguments.path, 0), "formats": [format_row(each)]})
-        return 0
+def _describe(each: Format) -> None:
     print_text(f"{each.name}: {_sentence(each.shows)}")
     print_text(f"recognised by {each.looked_for}", *_limits(each.shows))
     if each.package:
         print_text(f"read by {each.package}")
     if each.shows.record:
         print_text("", "to record it:", *(f"  {line}" for line in each.shows.record))
-    return 0
 
 
 def _sentence(shows: Shows) -> str:
@@ -105,7 +97,7 @@ def _sentence(shows: Shows) -> str:
     return f"{has}; {order}; edges {words['edges']}"
 
 
-def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
+def _explain(arguments: Namespace, known: list[Format]) -> Answer:
     path = arguments.path
     try:
         found, notices = claims(path)
@@ -116,12 +108,16 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
         raise TdbgError(
             f"neither a layout nor a path: {path}", where=error.where, hint=f"name a path, or one of {names}"
         ) from None
-    code = 0 if found[0].opens else TdbgError.exit_code
-    if arguments.json:
-        head = {"command": "ls", "path": str(path), "exit_code": code}
-        print_json({**head, "found": [claim_row(each) for each in found], "notices": list(notices)})
-        return code
-    _note_all(notices)
+    return Answer(
+        code=outcome_of(doubt=not found[0].opens),
+        document=lambda: {"found": [claim_row(each) for each in found], "notices": list(notices)},
+        show=lambda _: _print_claims(found, notices),
+    )
+
+
+def _print_claims(found: Sequence[Claim], notices: Iterable[str]) -> None:
+    for notice in notices:
+        note(notice)
     best, *others = found
     if best.opens:
         print_text(f"{best.format.name} opens {best.found.root} ({best.found.sureness.name.lower()})")
@@ -132,7 +128,6 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
         refusal = other.found.refusal
         why = f": {refusal.what}" if refusal is not None else f", {_because(other)}"
         print_text(f"{other.format.name} recognises {other.found.root} too ({other.found.sureness.name.lower()}){why}")
-    return code
 
 
 def _because(claim: Claim) -> str:
@@ -140,7 +135,7 @@ def _because(claim: Claim) -> str:
     return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
 
 
-def claim_row(claim: Claim) -> dict[str, Any]:
+def claim_row(claim: Claim) -> Row:
     refusal = claim.found.refusal
     return {
         "name": word_of(claim.format.name),
@@ -152,8 +147,3 @@ def claim_row(claim: Claim) -> dict[str, Any]:
         "refusal": None if refusal is None else row_of(refusal, "what", "hint"),
         "limits": list(_limits(claim.format.shows)),
     }
-
-
-def _note_all(notices: list[str] | tuple[str, ...]) -> None:
-    for notice in notices:
-        note(notice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,16 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import chosen, open_session
-from tui_debugger.cli.output import (
-    document_head,
-    interruptible,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.output import Answer, Unseen, note, print_table, print_text, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.numbers import brief
 from tui_debugger.text.tables import Column, Cut
@@ -66,19 +57,18 @@ class _GraphRunRow:
         return {**plain, **notes_row(self.notes)}
 
 
-def print_steps(arguments: argparse.Namespace) -> int:
-    from tui_debugger.check.results import is_closed, part_words
+def steps(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger.check.results import is_closed
 
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        ranks = chosen(arguments.rank, session.ranks(), "rank")
-        runs = _runs(session, ranks, arguments, progress)
-        pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
-        counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
-        tensors = _count(session, pairs, progress) if counted else {}
-        if counted:
-            session.find_losses(pairs, progress)
-        missing = unseen(session)
+    session = open_session(arguments, progress)
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    runs = _runs(session, ranks, arguments, progress)
+    pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
+    counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
+    tensors = _count(session, pairs, progress) if counted else {}
+    if counted:
+        session.find_losses(pairs, progress)
+    missing = unseen(session)
     runs = [
         replace(
             run,
@@ -88,28 +78,30 @@ def print_steps(arguments: argparse.Namespace) -> int:
         )
         for run in runs
     ]
-    missing.print_note()
     if not runs:
+        missing.print_note()
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices
-    if arguments.json:
-        summary = [asdict(each) for each in _summary(runs)]
-        rows = [run.row() for run in runs]
-        head = document_head("ls", arguments.path, missing.code(0))
-        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
-        return missing.code(0)
-    _print(runs, counted)
-    print_text(*(meant(part_words(part), Meaning.DOUBT) for part in missing.parts))
-    for notice in notices:
-        note(notice)
-    if not counted and arguments.count is None:
-        note(f"tensors of {len(pairs):,} steps were not counted; --count does it, --step chooses fewer")
-    return missing.code(0)
+
+    def show(_: int) -> None:
+        _print(runs, counted, missing)
+        for notice in notices:
+            note(notice)
+        if not counted and arguments.count is None:
+            note(f"tensors of {len(pairs):,} steps were not counted; --count does it, --step chooses fewer")
+
+    return Answer(
+        missing=missing,
+        show=show,
+        document=lambda: {
+            "runs": [run.row() for run in runs],
+            "graphs": [asdict(each) for each in _summary(runs)],
+            "notices": list(notices),
+        },
+    )
 
 
-def _runs(
-    session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn
-) -> list[_GraphRunRow]:
+def _runs(session: Session, ranks: Iterable[int], arguments: Namespace, progress: ProgressFn) -> list[_GraphRunRow]:
     """The chosen runs in the order in which they ran, ranks side by side."""
     found = []
     for rank in ranks:
@@ -204,7 +196,8 @@ _COLUMNS = {
 }
 
 
-def _print(runs: Sequence[_GraphRunRow], counted: bool) -> None:
+def _print(runs: Sequence[_GraphRunRow], counted: bool, missing: Unseen) -> None:
+    from tui_debugger.check.results import part_words
     from tui_debugger.text.notes import notes_text
     from tui_debugger.text.tensors import round_text
 
@@ -227,6 +220,7 @@ def _print(runs: Sequence[_GraphRunRow], counted: bool) -> None:
         print_text("", "runs are listed in the order in which they ran, which is not that of their steps")
     if not all(each.is_root for each in summary):
         print_text("", "sub graph: part of another graph, such as a branch or the body of a loop")
+    print_text(*(meant(part_words(part), Meaning.DOUBT) for part in missing.parts))
 
 
 def _kind(is_root: bool) -> str:

@@ -6,12 +6,14 @@ import argparse
 import gc
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.options import (
+    Commands,
     add_appearance,
     add_command,
     add_comparison,
@@ -21,8 +23,10 @@ from tui_debugger.cli.options import (
     add_work,
     at_least_zero,
     begin_opening,
+    flag,
     given_path,
     given_watchpoints,
+    repeated,
     screen_config,
     workers_of,
     working_directory,
@@ -30,8 +34,6 @@ from tui_debugger.cli.options import (
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.config import Config
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn, Watchpoint
@@ -49,11 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")
-    parser.add_argument(
-        "--no-state",
-        action="store_true",
-        help="do not restore or keep watchpoints for this dump, nor remember that it was opened",
-    )
+    flag(parser, "--no-state", "do not restore or keep watchpoints for this dump, nor remember that it was opened")
     add_opening(parser)
     add_work(parser)
 
@@ -75,13 +73,12 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
         "add the watchpoints of a TOML file (may be repeated)",
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--source-map",
-        action="append",
-        default=[],
-        type=source_map,
-        metavar="OLD=NEW",
-        help="where the training's source tree lies on this machine (may be repeated)",
+        "OLD=NEW",
+        "where the training's source tree lies on this machine (may be repeated)",
+        source_map,
     )
     add_appearance(parser)
     add_config(parser)
@@ -94,7 +91,7 @@ def source_map(text: str) -> tuple[str, str]:
     return old, new
 
 
-def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = False) -> int:
+def run(path: Path | None, arguments: Namespace, *, remember: bool = False) -> int:
     """Opens the screen and returns the exit code.
 
     A ``path`` with several dumps opens a start page of them; None opens a start page with recent dumps and those below
@@ -151,7 +148,7 @@ def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
     return path
 
 
-def _against(arguments: argparse.Namespace) -> ComparedRun | None:
+def _against(arguments: Namespace) -> ComparedRun | None:
     """Returns the other run and the options of the comparison; None without ``--against``.
 
     Raises TdbgError if there is not one dump, or a name is mapped without another run.
@@ -190,7 +187,7 @@ def require_terminal() -> None:
 
 def opener(
     path: Path,
-    arguments: argparse.Namespace,
+    arguments: Namespace,
     watches: Sequence[Watchpoint],
     config: Config,
     *,
@@ -228,7 +225,7 @@ def _remember_verdict(path: str, headline: Headline) -> None:
     RecentDumps().judged(path, LastVerdict.of(headline))
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "open",
@@ -254,5 +251,5 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     return run(arguments.path, arguments, remember=not arguments.no_state)

@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 import math
 import re
+from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tui_debugger.cli.output import note, nowhere, say_scope
+from tui_debugger.cli.output import Command, note, nowhere, runner, say_scope
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.text.numbers import brief
 
@@ -30,20 +31,30 @@ MAX_SLOT = 32767
 CONSTANTS = "constants are left out unless --category names them (constant)"
 
 
+def flag(parser: argparse._ActionsContainer, name: str, says: str) -> None:
+    parser.add_argument(name, action="store_true", help=says)
+
+
+def repeated(
+    parser: argparse._ActionsContainer, name: str, metavar: str, says: str, read: Callable[[str], object] = str
+) -> None:
+    """Adds an option that may be given several times."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, type=read, help=says)
+
+
 def add_choice(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which tensors of a node")
     group.add_argument("--side", choices=("in", "out", "all"), default="all", help="inputs, outputs or both (default)")
     group.add_argument("--slot", type=spans, metavar="N", help="inputs or outputs by number, for example 0,2-3")
-    group.add_argument(
+    repeated(
+        group,
         "--category",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="only nodes of these categories, for example weight,gradient (may be repeated); " + CONSTANTS,
+        "WORD",
+        "only nodes of these categories, for example weight,gradient (may be repeated); " + CONSTANTS,
     )
 
 
-def choice_of(arguments: argparse.Namespace) -> TensorChoice:
+def choice_of(arguments: Namespace) -> TensorChoice:
     """Returns the chosen tensors. Raises TdbgError for an unknown category."""
     from tui_debugger.check.sweep import TensorChoice
     from tui_debugger.model import CATEGORY_WORDS, Side
@@ -91,38 +102,35 @@ def add_watches(
     watch_file: str = _FILE,
 ) -> None:
     """Adds ``--watch`` and ``--watch-file``, with other help for a command that uses them differently."""
-    parser.add_argument("--watch", action="append", default=[], metavar="TEXT", help=watch)
-    parser.add_argument("--watch-file", action="append", default=[], type=Path, metavar="FILE", help=watch_file)
+    repeated(parser, "--watch", "TEXT", watch)
+    repeated(parser, "--watch-file", "FILE", watch_file, Path)
 
 
 def add_recommended(
     parser: argparse.ArgumentParser, says: str = "add the recommended watchpoints to the given ones"
 ) -> None:
-    parser.add_argument("--recommended", action="store_true", help=says)
+    flag(parser, "--recommended", says)
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
     """Adds the options that decide the exit code, for the commands for CI."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--fail-on",
-        action="append",
-        default=[],
-        metavar="TO,TZ",
-        help="only findings of these conditions give exit code 1; the others are listed all the same",
+        "TO,TZ",
+        "only findings of these conditions give exit code 1; the others are listed all the same",
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--allow-unreadable",
-        action="store_true",
-        help="exit code 0 although some tensors could not be read or compared, or parts of the dump not listed",
+        "exit code 0 although some tensors could not be read or compared, or parts of the dump not listed",
     )
-    parser.add_argument(
-        "--allow-unmatched",
-        action="store_true",
-        help="exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor",
+    flag(
+        parser, "--allow-unmatched", "exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor"
     )
 
 
-def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
+def given_watchpoints(arguments: Namespace) -> tuple[Watchpoint, ...]:
     """Returns the watchpoints of --watch and --watch-file, disabled ones included; empty only without both options.
 
     Raises BadWatchpointError, which names the text, or the file and the entry.
@@ -134,7 +142,7 @@ def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
     return watchpoints_from(arguments.watch, arguments.watch_file)
 
 
-def enabled_watchpoints(arguments: argparse.Namespace) -> list[Watchpoint]:
+def enabled_watchpoints(arguments: Namespace) -> list[Watchpoint]:
     """The enabled watchpoints of both options, without duplicates, numbered from 1.
 
     Raises as ``given_watchpoints``, and TdbgError if all of them are disabled.
@@ -166,8 +174,8 @@ def add_map_rows(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"open scopes down to level N (default: as far as there are {MAP_ROWS} rows)",
     )
-    rows.add_argument("--nodes", action="store_true", help="a row per node, in execution order")
-    parser.add_argument("--bad", action="store_true", help="only rows in which something was found")
+    flag(rows, "--nodes", "a row per node, in execution order")
+    flag(parser, "--bad", "only rows in which something was found")
 
 
 def add_watchpoints(
@@ -208,7 +216,7 @@ def add_watchpoints(
 
 
 def add_config(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--no-config", action="store_true", help="leave the configuration file out (see tdbg config)")
+    flag(parser, "--no-config", "leave the configuration file out (see tdbg config)")
 
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:
@@ -229,14 +237,14 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def configured(arguments: argparse.Namespace) -> Config:
+def configured(arguments: Namespace) -> Config:
     """Returns the configuration, defaults with --no-config. Raises ConfigError."""
     from tui_debugger.config import Config, config_path, load
 
     return Config() if arguments.no_config else load(config_path())
 
 
-def screen_config(arguments: argparse.Namespace) -> Config:
+def screen_config(arguments: Namespace) -> Config:
     """Returns the configuration with the values of the screen's options. Raises ConfigError."""
     config = configured(arguments)
     theme = config.theme if arguments.theme is None else arguments.theme
@@ -254,24 +262,29 @@ def conditions_of(texts: Sequence[str]) -> frozenset[str]:
         raise BadWatchpointError(error.what, where=f"--fail-on {','.join(texts)}", hint=error.hint) from None
 
 
+Commands: TypeAlias = "_SubParsersAction[argparse.ArgumentParser]"
+"""Where a command adds its parser."""
 _PART = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 Span = tuple[int, int]
 """First and last number, both included."""
 
 
 def add_command(
-    commands: _SubParsersAction[argparse.ArgumentParser],
+    commands: Commands,
     name: str,
     summary: str,
     description: str,
     epilog: str | None = None,
     *,
+    answer: Command | None = None,
+    judges: bool = False,
     without_path: str = "",
     several: bool = False,
     **more: Any,
 ) -> argparse.ArgumentParser:
     """Adds the parser of a command on a dump; texts of several lines are laid out already.
 
+    ``answer`` runs the command; ``judges``: its documents have a verdict, those of errors too.
     ``without_path`` says what the command does without PATH; empty if it needs a PATH. ``several``: it takes more
     directories with ranks of the same run. ``more`` goes to argparse.
     """
@@ -284,6 +297,8 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter if laid_out else argparse.HelpFormatter,
         **more,
     )
+    if answer is not None:
+        parser.set_defaults(run=runner(name, answer, judges=judges))
     says = "where the dump is" + (f" (default: {without_path})" if without_path else "")
     parser.add_argument("path", type=given_path, metavar="PATH", help=says, nargs="?" if without_path else None)
     if several:
@@ -324,33 +339,24 @@ def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | No
 
 def add_maps(parser: argparse._ActionsContainer) -> None:
     """Adds the options that pair names, steps and ranks of two runs: ``--map-name``, ``--map-step``, ``--map-rank``."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--map-name",
-        action="append",
-        default=[],
-        metavar="s/OLD/NEW/",
-        help="nodes of the first run by the names they have in the second (may be repeated)",
+        "s/OLD/NEW/",
+        "nodes of the first run by the names they have in the second (may be repeated)",
     )
     for word, more in (("step", ""), ("rank", "; 0:0 and 0:1: what ranks 0 and 1 share")):
-        parser.add_argument(
-            f"--map-{word}",
-            action="append",
-            default=[],
-            type=number_pair,
-            metavar="A:B",
-            help=f"{word}s that are the same one (may be repeated){more}",
-        )
+        repeated(parser, f"--map-{word}", "A:B", f"{word}s that are the same one (may be repeated){more}", number_pair)
 
 
 def add_comparison(parser: argparse._ActionsContainer) -> None:
     """Adds the options of comparing two runs: pairing, and ignored differences."""
     add_maps(parser)
-    parser.add_argument(
+    repeated(
+        parser,
         "--dims",
-        action="append",
-        default=[],
-        metavar="NODES=HOW",
-        help="how ranks share tensors of some nodes: replicated, sum, mean, flat, the dimension that is cut, 1:zigzag, "
+        "NODES=HOW",
+        "how ranks share tensors of some nodes: replicated, sum, mean, flat, the dimension that is cut, 1:zigzag, "
         "or 0:3 of three fused weights (may be repeated; default: found out by values)",
     )
     parser.add_argument(
@@ -365,13 +371,12 @@ def add_comparison(parser: argparse._ActionsContainer) -> None:
         metavar="FILE",
         help='JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}, "dims": {}}',
     )
-    parser.add_argument(
+    repeated(
+        parser,
         "--type-tolerance",
-        action="append",
-        default=[],
-        type=_type_tolerance,
-        metavar="TYPE=R,A",
-        help="relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+        "TYPE=R,A",
+        "relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+        _type_tolerance,
     )
 
 
@@ -447,43 +452,37 @@ def add_where(
     where.add_argument("--step", type=spans, metavar="N", help=step)
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    flag(parser, "--json", "one JSON document on stdout instead of a table")
     add_opening(parser)
     add_config(parser)
 
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """Adds the options of opening a dump: its index, and ignored parts of PATH."""
-    parser.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg config)"
-    )
-    parser.add_argument(
+    flag(parser, "--no-cache", "neither use nor fill the index of statistics (see tdbg config)")
+    repeated(
+        parser,
         "--ignore",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="leave out files and directories such as '*.bak' or 'old/*.pt'; the verdict says so (may be repeated)",
+        "GLOB",
+        "leave out files and directories such as '*.bak' or 'old/*.pt'; the verdict says so (may be repeated)",
     )
-    parser.add_argument(
-        "--no-default-ignore",
-        action="store_true",
-        help="also look into installed environments, caches and the stores of version control",
+    flag(
+        parser, "--no-default-ignore", "also look into installed environments, caches and the stores of version control"
     )
     add_redirects(parser)
 
 
 def add_redirects(parser: argparse.ArgumentParser) -> None:
     """Adds the option of every command that takes a URL; ``main`` obeys it."""
-    parser.add_argument(
+    repeated(
+        parser,
         "--redirect-to",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)",
+        "HOST",
+        "let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)",
     )
 
 
-def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
+def begin_opening(arguments: Namespace, config: Config) -> None:
     """Applies the ignored parts of the command line and the configuration."""
     from tui_debugger import opener
 
@@ -546,8 +545,10 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
     return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
 
 
-def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn, *, is_text: bool = True) -> Session:
-    """Opens a session, restricted to the chosen nodes; it is closed when the command ends.
+def open_session(
+    arguments: Namespace, progress: ProgressFn, path: Path | None = None, *, is_text: bool = True
+) -> Session:
+    """Opens a session on PATH or another path, restricted to the chosen nodes; it is closed when the command ends.
 
     Its first line names the part of the run: on stdout if the command writes text there (``is_text``), else on stderr.
     Raises TdbgError for no dump, an unknown graph, a bad regular expression, or no node left.
@@ -559,7 +560,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     config = configured(arguments)
     begin_opening(arguments, config)
     session = open_dump(
-        path,
+        path or arguments.path,
         workers=workers_of(arguments),
         remember=not arguments.no_cache,
         more=getattr(arguments, "more", ()),
@@ -611,7 +612,7 @@ def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
             )
 
 
-def workers_of(arguments: argparse.Namespace) -> MeasureWorkers:
+def workers_of(arguments: Namespace) -> MeasureWorkers:
     """Returns the workers of --jobs or --executor. Raises TdbgError if both are given or the cluster cannot be used."""
     from tui_debugger.stats.workers import MeasureWorkers
 
@@ -635,7 +636,7 @@ def several_graphs(session: Session) -> bool:
     return bool(session.graph_names())
 
 
-def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:
+def pairs_of(session: Session, arguments: Namespace) -> tuple[Pair, ...]:
     """The (rank, step) pairs that --rank and --step choose, by step, then rank.
 
     Raises TdbgError for a rank or step that was not dumped, or a named step that a named rank lacks.
@@ -647,6 +648,12 @@ def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...
     for step in _single(arguments.step):
         _look_for(step, {rank: session.steps(rank) for rank in ranks}, _single(arguments.rank))
     return session.pairs(ranks, steps)
+
+
+def open_pairs(arguments: Namespace, progress: ProgressFn) -> tuple[Session, tuple[Pair, ...]]:
+    """Opens a session, and returns the chosen (rank, step) pairs with it. Raises as ``open_session``, ``pairs_of``."""
+    session = open_session(arguments, progress)
+    return session, pairs_of(session, arguments)
 
 
 def _single(wanted: Sequence[Span] | None) -> list[int]:

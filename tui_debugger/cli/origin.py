@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_watches,
     add_where,
     add_work,
     enabled_watchpoints,
-    open_session,
-    pairs_of,
+    open_pairs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
     from collections.abc import Sequence
     from pathlib import Path
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.cli.origin_report import OriginAnswer
+    from tui_debugger.cli.output import Answer
     from tui_debugger.diagnose.run import DiagnosedRun
+    from tui_debugger.model import ProgressFn
 
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
@@ -60,13 +59,15 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "origin",
         "find where a NaN or Inf starts",
         DESCRIPTION,
         EPILOG,
+        answer=_searched,
+        judges=True,
         several=True,
     )
     add_watches(
@@ -88,38 +89,20 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("origin", arguments, undecided):
-        if arguments.start is not None:
-            from tui_debugger.cli.origin_report import run
-
-            return run(arguments, enabled_watchpoints(arguments))
-        answer = _search(arguments)
-    from tui_debugger.cli.origin_report import print_answer
-
-    return print_answer(answer, as_json=arguments.json)
-
-
-def _search(arguments: argparse.Namespace) -> OriginAnswer:
+def _searched(arguments: Namespace, progress: ProgressFn) -> Answer:
     from tui_debugger.check.verdicts import judge
-    from tui_debugger.cli.origin_report import OriginAnswer
+    from tui_debugger.cli.origin_report import FoundOrigins, upstream
 
     watchpoints = enabled_watchpoints(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        report = session.find_origin(pairs, watchpoints, progress, arguments.spread)
-        recorded = () if watchpoints else _recorded(session, sorted(set(pairs) - set(report.left)), arguments.path)
-    return OriginAnswer(
-        path=arguments.path,
-        report=report,
-        judgement=judge(report.check, rules=frozenset(watch.id for watch in watchpoints)),
-        notices=session.info.notices,
-        limits=(*session.info.limits, *recorded),
-    )
+    session, pairs = open_pairs(arguments, progress)
+    if arguments.start is not None:
+        return upstream(session, pairs, arguments, watchpoints, progress)
+    report = session.find_origin(pairs, watchpoints, progress, arguments.spread)
+    recorded = () if watchpoints else _recorded(session, sorted(set(pairs) - set(report.left)), arguments.path)
+    judgement = judge(report.check, rules=frozenset(watch.id for watch in watchpoints))
+    return FoundOrigins(report, judgement, session.info.notices, (*session.info.limits, *recorded)).answer()
 
 
 def _recorded(session: DiagnosedRun, pairs: Sequence[Pair], path: Path) -> tuple[str, ...]:

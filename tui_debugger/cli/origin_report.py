@@ -6,8 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
@@ -15,21 +14,8 @@ from tui_debugger.causes.table import InputState, OriginKind
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
-from tui_debugger.cli.check_report import OUTCOMES
-from tui_debugger.cli.options import chosen, open_session, pairs_of
-from tui_debugger.cli.output import (
-    document_head,
-    interruptible,
-    judged_head,
-    meaning_of,
-    note,
-    print_above,
-    print_exit,
-    print_json,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.options import chosen
+from tui_debugger.cli.output import Answer, meaning_of, outcome_of, print_above, print_exit, print_text, unseen
 from tui_debugger.diagnose.origin.path import Path as OriginPath
 from tui_debugger.diagnose.origin.path import PathEnd, Tracer, with_nearest
 from tui_debugger.diagnose.origin.search import (
@@ -59,7 +45,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import row_of, rows_of
+from tui_debugger.text.documents import Row, row_of, rows_of
 from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
@@ -69,9 +55,9 @@ from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import format_watch
 
 if TYPE_CHECKING:
-    import argparse
+    from argparse import Namespace
 
-    from tui_debugger.check.types import TensorRow
+    from tui_debugger.check.types import Pair, TensorRow
     from tui_debugger.session import Session
     from tui_debugger.session.naming import FoundNode
 
@@ -87,18 +73,23 @@ _LAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class OriginAnswer:
+class FoundOrigins:
     """A finished or interrupted search; ``limits`` are sentences that say what no verdict on this dump can tell."""
 
-    path: Path
     report: OriginReport
     judgement: CheckJudgement
     notices: tuple[str, ...]
     limits: tuple[str, ...] = ()
 
-    @property
-    def exit_code(self) -> int:
-        return self.judgement.outcome.exit_code
+    def answer(self) -> Answer:
+        outcome = self.judgement.outcome
+        return Answer(
+            code=outcome.exit_code,
+            verdict=outcome.value,
+            notices=self.notices,
+            document=lambda: document(self),
+            show=lambda code: _print(self, code),
+        )
 
     @property
     def overflow(self) -> bool:
@@ -106,37 +97,30 @@ class OriginAnswer:
         return all(CONDITIONS[watch.condition].is_overflow for watch in self.report.check.watchpoints)
 
 
-def print_answer(answer: OriginAnswer, *, as_json: bool) -> int:
-    for notice in answer.notices:
-        note(notice)
-    if as_json:
-        print_json(document(answer))
-    else:
-        verdict = meant(_verdict(answer), OUTCOMES[answer.judgement.outcome])
-        counts, _, where = coverage_line(answer.report.check).partition("; ")
-        print_above(verdict, counts, where, code=answer.exit_code)
-        print_text(*itertools.dropwhile(lambda line: not line, _lines(answer, terminal_of())), *answer.limits, verdict)
-        print_exit(answer.exit_code)
-    return answer.exit_code
+def _print(found: FoundOrigins, code: int) -> None:
+    verdict = meant(_verdict(found), meaning_of(code))
+    counts, _, where = coverage_line(found.report.check).partition("; ")
+    print_above(verdict, counts, where, code=code)
+    print_text(*itertools.dropwhile(lambda line: not line, _lines(found, terminal_of())), *found.limits, verdict)
+    print_exit(code)
 
 
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(answer: OriginAnswer) -> dict[str, Any]:
-    check, judgement = answer.report.check, answer.judgement
+def document(found: FoundOrigins) -> Row:
+    check, judgement = found.report.check, found.judgement
     watched = dict(check.coverage.watched)
     return {
-        **judged_head("origin", answer.path, judgement.outcome),
-        **report_rows(answer.report),
+        **report_rows(found.report),
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
         "by_design": by_design_text(check.hits) or None,
         "reasons": rows_of(judgement.doubts, "kind", "text"),
         "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
-        "notices": list(answer.notices),
-        "limits": list(answer.limits),
+        "notices": list(found.notices),
+        "limits": list(found.limits),
         "seconds": round(check.seconds, 3),
         "cancelled": check.cancelled,
         "version": __version__,
@@ -146,27 +130,27 @@ def document(answer: OriginAnswer) -> dict[str, Any]:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _lines(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
+def _lines(found: FoundOrigins, terminal: Terminal | None) -> Iterator[Line]:
     """All lines but the verdict."""
-    report = answer.report
+    report = found.report
     if report.origins:
-        yield from _origins(answer, terminal)
-    yield from _without_origin(answer, terminal)
+        yield from _origins(found, terminal)
+    yield from _without_origin(found, terminal)
     yield from _not_judged(report)
     if report.shown_search is not None:
         yield from _spread(report, report.shown_search, terminal)
-    yield from _ranks(answer)
+    yield from _ranks(found)
     if report.searches:
         yield ""
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
-    for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
+    for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(found)):
         yield from wrapped(line)
 
 
-def _without_origin(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
+def _without_origin(found: FoundOrigins, terminal: Terminal | None) -> Iterator[Line]:
     """Yields bad tensors without an origin: bad before the dump begins, or at steps without an origin."""
-    report = answer.report
+    report = found.report
     for searched in report.searches:
         if searched.before:
             names = [node_words(origin, report.graphs) for origin in searched.before]
@@ -179,7 +163,7 @@ def _without_origin(answer: OriginAnswer, terminal: Terminal | None) -> Iterator
     if bare and bare[0].first is not None:
         first = bare[0].first
         head = "first known bad" if first.start is OriginKind.UNKNOWN else "bad, but no origin"
-        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
+        yield from origin_lines(first, head, overflow=found.overflow, graphs=report.graphs, terminal=terminal)
         if advice := advice_words(first, report.advice):
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
@@ -208,13 +192,13 @@ def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
     return (key.rank, key.step, key.round, each.graph, each.node)
 
 
-def _origins(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
-    report = answer.report
+def _origins(found: FoundOrigins, terminal: Terminal | None) -> Iterator[Line]:
+    report = found.report
     first = report.origins[0]
     others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
     for origin in (first, *others[: _BLOCKS - 1]):
         head = "origin" if origin is first else "also independent"
-        yield from origin_lines(origin, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
+        yield from origin_lines(origin, head, overflow=found.overflow, graphs=report.graphs, terminal=terminal)
     yield from _named(others[_BLOCKS - 1 :], report.graphs)
 
 
@@ -249,8 +233,8 @@ def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | Non
     yield from table_lines(columns, rows, terminal)
 
 
-def _ranks(answer: OriginAnswer) -> Iterator[str]:
-    report = answer.report
+def _ranks(found: FoundOrigins) -> Iterator[str]:
+    report = found.report
     ranks = sorted({pair[0] for pair in report.check.pairs})
     if len(ranks) < 2 or not report.searches:
         return
@@ -289,13 +273,13 @@ def _later(searched: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str
     return f"{_beginning(here, graphs)}{kind}{when}"
 
 
-def _remarks(answer: OriginAnswer) -> Iterator[str]:
-    report = answer.report
+def _remarks(found: FoundOrigins) -> Iterator[str]:
+    report = found.report
     if report.left and report.end in (SearchEnd.ORIGIN, SearchEnd.CARRIED):
         steps = sorted({step for _, step in report.left})
         yield f"{named('step', steps)} not looked at: {_why_left(report)}"
-    doubts = answer.judgement.doubts
-    shown = doubts[:-1] if answer.judgement.outcome is Outcome.CANNOT_JUDGE else doubts
+    doubts = found.judgement.doubts
+    shown = doubts[:-1] if found.judgement.outcome is Outcome.CANNOT_JUDGE else doubts
     for doubt in shown:
         yield f"cannot judge: {clean(doubt.text)}"
 
@@ -313,16 +297,16 @@ def _why_left(report: OriginReport) -> str:
     return f"what ran in them ran after the origin, {when_words(first, report.graphs)}"
 
 
-def _verdict(answer: OriginAnswer) -> str:
-    report, outcome = answer.report, answer.judgement.outcome
+def _verdict(found: FoundOrigins) -> str:
+    report, outcome = found.report, found.judgement.outcome
     if outcome is Outcome.INTERRUPTED:
         asked = len(report.check.pairs) + len(report.left)
         return f"interrupted: {len(report.check.pairs):,} of {plural(asked, 'step')} looked at; {_found(report)}"
     if outcome is Outcome.CANNOT_JUDGE:
-        return f"cannot judge: {clean(answer.judgement.doubts[-1].text)}"
+        return f"cannot judge: {clean(found.judgement.doubts[-1].text)}"
     if outcome is Outcome.FINDING:
         return f"FOUND: {_found(report)}"
-    what = "NaN or Inf" if answer.overflow else _any(format_watch(watch) for watch in report.check.watchpoints)
+    what = "NaN or Inf" if found.overflow else _any(format_watch(watch) for watch in report.check.watchpoints)
     return f"clean: no {clean(what)}"
 
 
@@ -351,7 +335,6 @@ def _any(texts: Iterable[str]) -> str:
     return "finding of " + ", ".join(texts)
 
 
-_CODES = {InputState.BAD: 1, InputState.CLEAN: 0, InputState.UNKNOWN: 2}
 _VERDICTS = {InputState.BAD: "finding", InputState.CLEAN: "clean", InputState.UNKNOWN: "cannot_judge"}
 
 
@@ -368,22 +351,22 @@ class Looked:
         return f"{named('step', self.steps)}; {named('rank', self.ranks)}"
 
 
-def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int:
-    """Finds, prints, and returns the exit code; without watchpoints NaN and Inf are bad.
+def upstream(
+    session: Session,
+    pairs: Sequence[Pair],
+    arguments: Namespace,
+    watchpoints: Sequence[Watchpoint],
+    progress: ProgressFn,
+) -> Answer:
+    """Finds the path from one tensor; without watchpoints NaN and Inf are bad.
 
     Raises TdbgError for no such node or tensor, CancelledError after Ctrl-C.
     """
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        path, looked = _find(session, arguments, watchpoints or (OVERFLOW_ANYWHERE,), progress)
-        missing = unseen(session)
-    for notice in session.info.notices:
-        note(notice)
-    missing.print_note()
-    code = missing.code(_CODES[path.state])
-    if arguments.json:
-        print_json({**_document(path, looked, arguments, code), "limits": list(session.info.limits), **missing.rows})
-    else:
+    path, looked = _find(session, pairs, arguments, watchpoints or (OVERFLOW_ANYWHERE,), progress)
+    missing, info = unseen(session), session.info
+    code = missing.code(outcome_of(finding=path.state is InputState.BAD, doubt=path.state is InputState.UNKNOWN))
+
+    def show(code: int) -> None:
         meaning = meaning_of(code)
         *lines, last = path_lines(path, terminal_of())
         answer = line_text(last)
@@ -395,17 +378,29 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         print_above(meant(answer, meaning), code=code)
         if path.state is InputState.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
-        print_text(*lines, *session.info.limits)
+        print_text(*lines, *info.limits)
         print_exit(code)
-    return code
+
+    return Answer(
+        code=code,
+        verdict="cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
+        missing=missing,
+        notices=info.notices,
+        document=lambda: {**_document(path, looked), "limits": list(info.limits)},
+        show=show,
+    )
 
 
 def _find(
-    session: Session, arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint], progress: ProgressFn
+    session: Session,
+    pairs: Sequence[Pair],
+    arguments: Namespace,
+    watchpoints: Sequence[Watchpoint],
+    progress: ProgressFn,
 ) -> tuple[OriginPath, Looked]:
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     found = find_in(session, ranks, arguments.start, progress)
-    pairs = [pair for pair in pairs_of(session, arguments) if pair[0] in found.rows]
+    pairs = [pair for pair in pairs if pair[0] in found.rows]
     path, looked = retry_when_renumbered(lambda: _first_bad(session, found, pairs, watchpoints, progress))
     if path.ending is not PathEnd.CLEAN:
         return path, looked
@@ -416,7 +411,7 @@ def _find(
 def _first_bad(
     session: Session,
     found: FoundNode,
-    pairs: Sequence[tuple[int, int]],
+    pairs: Sequence[Pair],
     watchpoints: Sequence[Watchpoint],
     progress: ProgressFn,
 ) -> tuple[OriginPath, Looked]:
@@ -466,10 +461,8 @@ def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[Tens
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def _document(path: OriginPath, looked: Looked, arguments: argparse.Namespace, code: int) -> dict[str, Any]:
+def _document(path: OriginPath, looked: Looked) -> Row:
     return {
-        **document_head("origin", arguments.path, code),
-        "verdict": "cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
         "from": key_row(path.start.tensor.key),
         "looked_at": row_of(looked, "tensors", "ranks", "steps"),
         **path_rows(path),

@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,11 +31,10 @@ from tui_debugger.text.writer import (
 )
 
 if TYPE_CHECKING:
-    import argparse
+    from argparse import Namespace
     from types import FrameType
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.check.verdicts import Outcome
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column, Row
@@ -60,10 +60,12 @@ def print_json(document: dict[str, Any]) -> None:
         write_data("", flush=True)
 
 
-def one_format(arguments: argparse.Namespace) -> None:
-    """Raises TdbgError if --csv and --json are given: stdout takes one of them."""
-    if arguments.csv and arguments.json:
+def one_format(arguments: Namespace) -> bool:
+    """Tells whether CSV was asked for. Raises TdbgError if JSON was, too: stdout takes one of them."""
+    as_csv = getattr(arguments, "csv", False)
+    if as_csv and arguments.json:
         raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="leave one out")
+    return as_csv
 
 
 def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
@@ -104,10 +106,6 @@ def unusable(error: OSError) -> TdbgError:
     )
 
 
-def judged_head(command: str, path: object, outcome: Outcome) -> dict[str, Any]:
-    return {**document_head(command, path, outcome.exit_code), "verdict": outcome.value}
-
-
 def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     """The document of a judging command that could not begin: ``failure`` and the keys of its other documents.
 
@@ -125,7 +123,7 @@ def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
 @contextmanager
 def documented(
     command: str,
-    arguments: argparse.Namespace,
+    arguments: Namespace,
     document: Callable[[str, object, TdbgError], dict[str, Any]] = failure,
 ) -> Iterator[None]:
     """With ``--json`` prints an error as a document on stdout, made by ``document``, and raises it again.
@@ -372,6 +370,69 @@ class Unseen:
 
 
 ALL_SEEN: Final = Unseen()
+
+
+def outcome_of(*, finding: object = False, doubt: object = False, interrupted: object = False) -> int:
+    """The exit code of every command: a finding outranks a doubt, and an interruption outranks both."""
+    if interrupted:
+        return CancelledError.exit_code
+    return 1 if finding else TdbgError.exit_code if doubt else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answers: ``show`` prints it for people, ``csv`` are its titles and rows.
+
+    ``code`` is without the ``missing`` parts, which are None where the answer has counted them; ``reasons`` are doubts
+    beside them. ``show`` takes the exit code.
+    """
+
+    show: Callable[[int], None]
+    document: Callable[[], Mapping[str, Any]]
+    code: int = 0
+    verdict: str = ""
+    missing: Unseen | None = None
+    reasons: Sequence[Mapping[str, object]] = ()
+    notices: Iterable[str] = ()
+    csv: Callable[[], tuple[Iterable[str], Iterable[Iterable[object]]]] | None = None
+
+
+Command = Callable[["Namespace", "ProgressFn"], Answer]
+"""Answers a command line; what is wrong with it is a TdbgError."""
+
+
+def runner(name: str, answer: Command, *, judges: bool = False) -> Callable[[Namespace], int]:
+    """Returns the function that runs a command, prints its answer, and returns the exit code."""
+    return partial(_run, name, answer, undecided if judges else failure)
+
+
+def _run(
+    name: str,
+    command: Command,
+    failed: Callable[[str, object, TdbgError], dict[str, Any]],
+    arguments: Namespace,
+) -> int:
+    with documented(name, arguments, failed):
+        as_csv = one_format(arguments)
+        with progress_bar() as bar, interruptible(bar) as progress:
+            answer = command(arguments, progress)
+    code, missing = answer.code, answer.missing
+    for notice in answer.notices:
+        note(notice)
+    if missing is not None:
+        missing.print_note()
+        code = missing.code(code)
+    if arguments.json:
+        head = document_head(name, arguments.path, code) | ({"verdict": answer.verdict} if answer.verdict else {})
+        rows = {} if missing is None else missing.rows
+        if answer.reasons:
+            rows["reasons"] += answer.reasons
+        print_json({**head, **answer.document(), **rows})
+    elif as_csv and answer.csv is not None:
+        print_csv(*answer.csv())
+    else:
+        answer.show(code)
+    return code
 
 
 def unseen(session: Session, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> Unseen:

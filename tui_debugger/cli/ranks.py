@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import shutil
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
     MAP_NAMES,
     MAP_ROWS,
+    Commands,
     add_command,
     add_map_rows,
     add_watches,
     add_watchpoints,
     add_where,
     add_work,
+    flag,
     given_path,
     given_watchpoints,
-    open_session,
-    pairs_of,
+    open_pairs,
 )
-from tui_debugger.cli.output import (
-    documented,
-    doubt_lines,
-    interruptible,
-    judged_head,
-    note,
-    one_format,
-    print_above,
-    print_csv,
-    print_exit,
-    print_json,
-    print_text,
-    progress_bar,
-    undecided,
-)
+from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_above, print_exit, print_text
 from tui_debugger.text.numbers import first_of
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from tui_debugger.arrays import Int64, UInt8
     from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.diagnose.ranks.grid import RankValues
     from tui_debugger.diagnose.ranks.report import RankReport
+    from tui_debugger.model import ProgressFn
     from tui_debugger.text.writer import Pieces
 
 DESCRIPTION = """\
@@ -86,7 +71,7 @@ _LEAST_NAME = 12
 
 
 @dataclass(frozen=True, slots=True)
-class RanksAnswer:
+class ShownRanks:
     """The answer that is printed.
 
     ``shown`` names the content of cells, see ``SHOWN``. ``step`` is the step of the numbers; None: the worst of all.
@@ -98,14 +83,19 @@ class RanksAnswer:
     shown: str
     step: int | None
     values: RankValues | None
-    notices: tuple[str, ...]
-    limits: tuple[str, ...]
     hosts: dict[int, str]
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
-        commands, "ranks", "many ranks: which broke first, which differ", DESCRIPTION, EPILOG, several=True
+        commands,
+        "ranks",
+        "many ranks: which broke first, which differ",
+        DESCRIPTION,
+        EPILOG,
+        answer=_made,
+        judges=True,
+        several=True,
     )
     parser.add_argument(
         "--stat",
@@ -121,107 +111,102 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="also look on every rank for the first tensor that differs there",
     )
     add_map_rows(parser)
-    parser.add_argument("--csv", action="store_true", help="a row for every node and scope on stdout")
+    flag(parser, "--csv", "a row for every node and scope on stdout")
     add_watches(
         parser,
         "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
     )
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("ranks", arguments, undecided):
-        one_format(arguments)
-        answer = _made(arguments)
-    code = answer.report.outcome.exit_code
-    for notice in answer.notices:
-        note(notice)
-    entries = _entries(answer, arguments)
-    if arguments.json:
-        print_json(_document(answer, entries, arguments))
-    elif arguments.csv:
-        _print_csv(answer, entries)
-    else:
-        _print(answer, entries, arguments, code)
-    return code
-
-
-def _made(arguments: argparse.Namespace) -> RanksAnswer:
+def _made(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger import __version__
     from tui_debugger.check.verdicts import judge
     from tui_debugger.diagnose.health import HealthChecks, health
     from tui_debugger.diagnose.ranks.grid import STATISTICS, rank_values
     from tui_debugger.diagnose.ranks.replicas import compare_ranks
     from tui_debugger.diagnose.ranks.report import compare_with, rank_report
+    from tui_debugger.text.documents import row_of
 
     given = given_watchpoints(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        rules = add_watchpoints(session, given, recommended=False) if given else frozenset[int]()
-        checks = HealthChecks(session)
-        result = checks.check(pairs, progress)
-        replicas = compare_ranks(session, pairs, progress)
-        against = None
-        if arguments.against is not None:
-            other = session.another(arguments.against)
-            arguments.at_exit.callback(other.close)
-            against = compare_with(session, other, str(arguments.against), pairs, progress)
-        report = rank_report(result, judge(result, rules=rules), replicas, against)
-        made = health(session, checks, pairs)
-        step, values = None, None
-        shown = arguments.stat or _default_cells(arguments, report)
-        if shown != "verdict":
-            steps = [finding.step for finding in report.findings if finding.step in made.steps]
-            step = (steps or made.steps)[0]
-        if shown in STATISTICS and step is not None:
-            values = rank_values(session, made, step, shown, progress)
-    info, hosts = session.info, session.hosts()
-    return RanksAnswer(report, made, shown, step, values, info.notices, info.limits, hosts)
+    session, pairs = open_pairs(arguments, progress)
+    rules = add_watchpoints(session, given, recommended=False) if given else frozenset[int]()
+    checks = HealthChecks(session)
+    result = checks.check(pairs, progress)
+    replicas = compare_ranks(session, pairs, progress)
+    against = None
+    if arguments.against is not None:
+        other = session.another(arguments.against)
+        arguments.at_exit.callback(other.close)
+        against = compare_with(session, other, str(arguments.against), pairs, progress)
+    report = rank_report(result, judge(result, rules=rules), replicas, against)
+    made = health(session, checks, pairs)
+    step, values = None, None
+    shown = arguments.stat or _default_cells(arguments, report)
+    if shown != "verdict":
+        steps = [finding.step for finding in report.findings if finding.step in made.steps]
+        step = (steps or made.steps)[0]
+    if shown in STATISTICS and step is not None:
+        values = rank_values(session, made, step, shown, progress)
+    info = session.info
+    grid = ShownRanks(report, made, shown, step, values, session.hosts())
+    entries = _entries(grid, arguments)
+    return Answer(
+        code=report.outcome.exit_code,
+        verdict=report.outcome.value,
+        notices=info.notices,
+        document=lambda: {
+            **_document(grid, entries),
+            **row_of(info, "notices", "limits"),
+            "version": __version__,
+        },
+        csv=lambda: _csv(grid, entries),
+        show=lambda code: _print(grid, entries, arguments, code),
+    )
 
 
-def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
+def _default_cells(arguments: Namespace, report: RankReport) -> str:
     """Returns the default content of cells: findings for people, a constant choice for programs."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
-def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+def _entries(grid: ShownRanks, arguments: Namespace) -> Int64:
     from tui_debugger.diagnose.health import rows_of
     from tui_debugger.diagnose.ranks.grid import noteworthy
 
-    map_ = answer.map
-    shown = noteworthy(map_, answer.report.replicas) & map_.shown if arguments.bad else map_.shown
+    map_ = grid.map
+    shown = noteworthy(map_, grid.report.replicas) & map_.shown if arguments.bad else map_.shown
     every = arguments.csv and arguments.depth is None
     return rows_of(map_, shown, depth=99 if every else arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
-def _codes(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _codes(grid: ShownRanks, entries: Int64) -> UInt8:
     """[entry, rank] of the shown codes."""
     import numpy as np
 
     from tui_debugger.diagnose.ranks.grid import replica_codes
 
-    map_ = answer.map
-    if answer.values is not None:
-        return answer.values.levels(entries)
-    if answer.shown == "replicas":
-        return replica_codes(map_, answer.report.replicas, answer.step or 0)[entries]
-    codes: npt.NDArray[np.uint8] = np.concatenate(
+    map_ = grid.map
+    if grid.values is not None:
+        return grid.values.levels(entries)
+    if grid.shown == "replicas":
+        return replica_codes(map_, grid.report.replicas, grid.step or 0)[entries]
+    codes: UInt8 = np.concatenate(
         [map_.cells(entries, map_.steps, (rank,)).max(axis=1, keepdims=True) for rank in map_.ranks], axis=1
     )
     return codes
 
 
-def _words(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> list[list[str | float | None]]:
+def _words(grid: ShownRanks, entries: Int64) -> list[list[str | float | None]]:
     """The cells for programs: numbers, or words."""
     from tui_debugger.diagnose.ranks.grid import NOT_FINITE, REPLICA_WORDS
     from tui_debugger.stats.health import Health
     from tui_debugger.text.documents import plain
 
-    if answer.values is not None:
-        numbers, marks = answer.values.numbers[entries].tolist(), answer.values.marks[entries].tolist()
+    if grid.values is not None:
+        numbers, marks = grid.values.numbers[entries].tolist(), grid.values.marks[entries].tolist()
         return [
             [
                 plain(None if math.isnan(number) and mark != NOT_FINITE else number)
@@ -229,22 +214,21 @@ def _words(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> list[list[str
             ]
             for row in zip(numbers, marks, strict=True)
         ]
-    codes = _codes(answer, entries).tolist()
-    if answer.shown == "replicas":
+    codes = _codes(grid, entries).tolist()
+    if grid.shown == "replicas":
         return [[REPLICA_WORDS[code] for code in row] for row in codes]
     return [[Health(code).name.lower() for code in row] for row in codes]
 
 
-def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int) -> None:
+def _print(grid: ShownRanks, entries: Int64, arguments: Namespace, code: int) -> None:
     from tui_debugger.check.verdicts import Outcome
-    from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import watched_lines
     from tui_debugger.diagnose.ranks.report import compared_text, finding_lines
     from tui_debugger.text.clean import clean
     from tui_debugger.text.writer import meant, terminal_of
 
-    report, map_ = answer.report, answer.map
-    headline = meant(report.headline, OUTCOMES[report.outcome])
+    report, map_ = grid.report, grid.map
+    headline = meant(report.headline, meaning_of(code))
     print_above(headline, code=code)
     findings = finding_lines(report)
     if terminal_of() is None:
@@ -252,11 +236,11 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
     if len(findings) > 1:
         print_text(*findings)
     print_text(f"layout: {report.replicas.layout}")
-    for rank in map_.ranks[:MAP_ROWS] if answer.hosts or report.replicas.layout.told_by.value == "recorded" else ():
-        where = [clean(answer.hosts[rank])] if rank in answer.hosts else []
+    for rank in map_.ranks[:MAP_ROWS] if grid.hosts or report.replicas.layout.told_by.value == "recorded" else ():
+        where = [clean(grid.hosts[rank])] if rank in grid.hosts else []
         print_text(f"  rank {rank}: {', '.join(filter(None, (*where, report.replicas.layout.place_text(rank))))}")
     write_lines("")
-    write_lines(*_grid_lines(answer, entries, flat=arguments.nodes))
+    write_lines(*_grid_lines(grid, entries, flat=arguments.nodes))
     write_lines("")
     print_text(*watched_lines(map_), map_.covered_text(), compared_text(report.replicas))
     print_text(*(f"note: {each}" for each in report.replicas.notes))
@@ -270,7 +254,7 @@ def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argpa
     print_exit(code)
 
 
-def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
+def _grid_lines(grid: ShownRanks, entries: Int64, *, flat: bool) -> list[Pieces]:
     """The grid: cells first, then names that are cut in the middle at the width of the terminal."""
     import numpy as np
 
@@ -290,26 +274,26 @@ def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bo
     from tui_debugger.text.tables import GAP, cut_middle, fold, width_of
     from tui_debugger.text.writer import terminal_of
 
-    map_, ranks, terminal = answer.map, answer.map.ranks, terminal_of()
+    map_, ranks, terminal = grid.map, grid.map.ranks, terminal_of()
     names = [
         ("" if flat else "  " * int(map_.tree.depth[entry])) + entry_name(map_, entry, flat=flat)
         for entry in entries.tolist()
     ]
     if not len(entries) or not ranks:
         return [("no row to show",)]
-    step = "" if answer.step is None else f" at step {answer.step}"
+    step = "" if grid.step is None else f" at step {grid.step}"
 
     def line(cells: Pieces, said: str) -> Pieces:
         left = None if terminal is None else max(terminal.columns - width_of("".join(cells) + GAP), 0)
         return (*cells, GAP, said if left is None else cut_middle(said, left))
 
     texts: list[list[str]] = []
-    if answer.values is not None and len(ranks) <= FEW:
-        texts = [[number(each) for each in row] for row in answer.values.numbers[entries].tolist()]
+    if grid.values is not None and len(ranks) <= FEW:
+        texts = [[number(each) for each in row] for row in grid.values.numbers[entries].tolist()]
     width = max((len(text) + len(GAP) for row in texts for text in row), default=0)
     width = max(width, 8)
     if texts and (terminal is None or width * len(ranks) + len(GAP) + _LEAST_NAME <= terminal.columns):
-        lines = [line(("".join(f"rank {rank}".rjust(width) for rank in ranks),), f"{answer.shown}{step}")]
+        lines = [line(("".join(f"rank {rank}".rjust(width) for rank in ranks),), f"{grid.shown}{step}")]
         lines += [line(("".join(t.rjust(width) for t in row),), name) for row, name in zip(texts, names, strict=True)]
         return lines
     room = max(shutil.get_terminal_size().columns - MAP_NAMES, 10)
@@ -318,17 +302,17 @@ def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bo
     labels = [span_text(group) for group in groups]
     width = column_width(labels, room)
     labels = labels if width > 2 else [str(group[0]) for group in groups]
-    merged = worst_of_groups(_codes(answer, entries), np.asarray(bounds))
-    if answer.values is not None:
+    merged = worst_of_groups(_codes(grid, entries), np.asarray(bounds))
+    if grid.values is not None:
         glyphs = list(LEVEL_GLYPHS)
         legend = "off the median of the ranks by: · nothing  ▂ 1e-4  ▄ 0.01  ▆ all of it  █ more  ! NaN/Inf  ? not read"
-    elif answer.shown == "replicas":
+    elif grid.shown == "replicas":
         glyphs = list(REPLICA_GLYPHS)
         legend = "· nothing differs  ≠ differs from other ranks  × differs from most ranks"
     else:
         glyphs = [GLYPHS[health] for health in Health]
         legend = legend_text()
-    title = f"rank: {answer.shown}{step}" + (
+    title = f"rank: {grid.shown}{step}" + (
         " (several in a column, the worst is shown)" if len(groups) < len(ranks) else ""
     )
     across = width * len(labels)
@@ -338,26 +322,21 @@ def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bo
     return [*found, (), *fold(legend_pieces(legend), terminal, 0)]
 
 
-def _print_csv(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> None:
-    tree = answer.map.tree
-    print_csv(
-        ("path", "scope", "shown", "step", *(f"rank {rank}" for rank in answer.map.ranks)),
-        (
-            (tree.path(entry), tree.is_scope(entry), answer.shown, answer.step, *cells)
-            for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
-        ),
+def _csv(grid: ShownRanks, entries: Int64) -> tuple[Iterable[str], Iterable[Iterable[object]]]:
+    tree = grid.map.tree
+    return ("path", "scope", "shown", "step", *(f"rank {rank}" for rank in grid.map.ranks)), (
+        (tree.path(entry), tree.is_scope(entry), grid.shown, grid.step, *cells)
+        for entry, cells in zip(entries.tolist(), _words(grid, entries), strict=True)
     )
 
 
-def _document(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> dict[str, Any]:
-    from tui_debugger import __version__
+def _document(grid: ShownRanks, entries: Int64) -> dict[str, Any]:
     from tui_debugger.text.documents import row_of
     from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows
 
-    report, map_ = answer.report, answer.map
+    report, map_ = grid.report, grid.map
     replicas, layout = report.replicas, report.replicas.layout
     return {
-        **judged_head("ranks", arguments.path, report.outcome),
         "headline": report.headline,
         "reasons": list(report.doubts),
         "layout": {
@@ -369,7 +348,7 @@ def _document(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: ar
             ],
             "replicas": _lists(layout.replicas),
         },
-        "hosts": [{"rank": rank, "host": host} for rank, host in answer.hosts.items()],
+        "hosts": [{"rank": rank, "host": host} for rank, host in grid.hosts.items()],
         "findings": [
             {
                 "kind": each.story.value,
@@ -403,13 +382,11 @@ def _document(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: ar
         "coverage": coverage_row(map_.coverage),
         "unreadable": part_rows(map_.parts),
         **row_of(map_, "ranks", "steps"),
-        **row_of(answer, "shown", "step"),
+        **row_of(grid, "shown", "step"),
         "rows": [
             {"path": map_.tree.path(entry), "scope": map_.tree.is_scope(entry), "cells": cells}
-            for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
+            for entry, cells in zip(entries.tolist(), _words(grid, entries), strict=True)
         ],
-        **row_of(answer, "notices", "limits"),
-        "version": __version__,
     }
 
 

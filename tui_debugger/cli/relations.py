@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_node,
     add_watches,
@@ -16,26 +17,15 @@ from tui_debugger.cli.options import (
     add_work,
     chosen,
     enabled_watchpoints,
+    flag,
     open_session,
     whole,
 )
-from tui_debugger.cli.output import (
-    document_head,
-    documented,
-    from_on,
-    interruptible,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.output import Answer, from_on, outcome_of, print_table, print_text, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import Row
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.types import TensorRow
     from tui_debugger.diagnose.relations import Neighbourhood, Related, RelatedTree, Relations
     from tui_debugger.model import ProgressFn, TensorKey
@@ -62,13 +52,14 @@ examples:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "relations",
         "show what made a tensor and what uses it",
         DESCRIPTION,
         EPILOG,
+        answer=_related,
     )
     add_node(parser, "output 0")
     parser.add_argument(
@@ -77,11 +68,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="how far to go each way (default: 1, with --sketch 2)",
     )
-    parser.add_argument(
-        "--sketch",
-        action="store_true",
-        help="draw boxes and lines instead of a table: producers on the left, consumers on the right",
-    )
+    flag(parser, "--sketch", "draw boxes and lines instead of a table: producers on the left, consumers on the right")
     add_watches(
         parser,
         "mark what this finds, for example 'TL max_gt=100' (may be repeated)",
@@ -92,57 +79,44 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         step="steps; the last one with the tensor counts (default: all)",
     )
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("relations", arguments):
-        return _shown(arguments)
-
-
-def _shown(arguments: argparse.Namespace) -> int:
+def _related(arguments: Namespace, progress: ProgressFn) -> Answer:
     if arguments.sketch and arguments.json:
         raise TdbgError(
             "--sketch has no meaning with --json",
             where="tdbg relations --sketch --json",
             hint="leave one of them out: the document has every hop of --hops",
         )
-    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_table
+    from tui_debugger.diagnose.relations import consumers, measured, producers, relations, relations_table
 
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        key = _tensor(session, arguments, progress)
-        _watch(session, key, arguments, progress)
-        around = _around(session, key, arguments, progress) if arguments.sketch else None
-        hops = 1 if around is not None else arguments.hops or 1
-        found = _measured(session, relations(session, key, progress), measured, progress)
-        up = _further(session, found.producers, hops, producers, progress)
-        down = _further(session, found.consumers, hops, consumers, progress)
-        missing = unseen(session, from_on(session, [(key.rank, key.step)]))
-        code = missing.code(TdbgError.exit_code if _unreadable(found, up, down) else 0)
-    missing.print_note()
-    for notice in session.info.notices:
-        note(notice)
-    if around is not None:
-        _print_sketch(around)
-        return code
-    if not arguments.json:
-        print_table(*relations_table(found, up, down))
-        return code
-    from tui_debugger.diagnose.relations import RelatedTree
-
-    print_json(
-        {
-            **document_head("relations", arguments.path, code),
-            "maker": found.maker or None,
-            "tensor": related_row(RelatedTree(found.centre)),
-            "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
-            "producers": [related_row(each, upstream=True) for each in up],
-            "consumers": [related_row(each, upstream=False) for each in down],
-            **missing.rows,
-        }
+    session = open_session(arguments, progress)
+    key = _tensor(session, arguments, progress)
+    _watch(session, key, arguments, progress)
+    around = _around(session, key, arguments, progress) if arguments.sketch else None
+    hops = 1 if around is not None else arguments.hops or 1
+    found = _measured(session, relations(session, key, progress), measured, progress)
+    up = _further(session, found.producers, hops, producers, progress)
+    down = _further(session, found.consumers, hops, consumers, progress)
+    return Answer(
+        code=outcome_of(doubt=_unreadable(found, up, down)),
+        missing=unseen(session, from_on(session, [(key.rank, key.step)])),
+        notices=session.info.notices,
+        document=lambda: _document(found, up, down),
+        show=lambda _: _print_sketch(around) if around is not None else print_table(*relations_table(found, up, down)),
     )
-    return code
+
+
+def _document(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> Row:
+    from tui_debugger.diagnose.relations import RelatedTree, related_row
+
+    return {
+        "maker": found.maker or None,
+        "tensor": related_row(RelatedTree(found.centre)),
+        "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
+        "producers": [related_row(each, upstream=True) for each in up],
+        "consumers": [related_row(each, upstream=False) for each in down],
+    }
 
 
 def _unreadable(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> bool:
@@ -162,7 +136,7 @@ _LINES = 200
 """Lines of a sketch at most."""
 
 
-def _around(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> Neighbourhood:
+def _around(session: Session, key: TensorKey, arguments: Namespace, progress: ProgressFn) -> Neighbourhood:
     from tui_debugger.diagnose.relations import measured, neighbourhood
 
     found = neighbourhood(session, key, arguments.hops or 2, progress)
@@ -193,7 +167,7 @@ def _print_sketch(found: Neighbourhood) -> None:
     print_text(*sketch_notes(found, drawn))
 
 
-def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:
+def _tensor(session: Session, arguments: Namespace, progress: ProgressFn) -> TensorKey:
     """The node's tensor in the first chosen rank, at the last chosen step with values. Raises TdbgError."""
     from tui_debugger.session.naming import find_in, no_such_tensor
 
@@ -214,7 +188,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     raise no_such_tensor(found, there)
 
 
-def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:
+def _watch(session: Session, key: TensorKey, arguments: Namespace, progress: ProgressFn) -> None:
     """Checks the step, neighbouring steps included, if watchpoints are given."""
     given = enabled_watchpoints(arguments)
     session.watchpoints.add_missing(given)
@@ -232,7 +206,7 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
     import dataclasses
 
     (centre,) = measured(session, [found.centre], progress)
-    parts: dict[str, Any] = {
+    parts: Row = {
         name: measured(session, getattr(found, name), progress) for name in ("siblings", "producers", "consumers")
     }
     return dataclasses.replace(found, centre=centre, **parts)

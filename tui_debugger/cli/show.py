@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
-from tui_debugger.cli.output import (
-    document_head,
-    documented,
-    from_on,
-    interruptible,
-    note,
-    print_json,
-    progress_bar,
-    unseen,
+from tui_debugger.cli.options import (
+    Commands,
+    add_command,
+    add_node,
+    add_where,
+    add_work,
+    chosen,
+    flag,
+    open_session,
+    whole,
 )
+from tui_debugger.cli.output import Answer, from_on, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.types import Pair
+    from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.session.naming import FoundNode
 
@@ -30,10 +31,10 @@ LOOKED_BACK = 100
 """The number of steps to look through, from the last one backwards, for a step with the node."""
 MAX_PRECISION = 10
 
-Parse = Callable[..., tuple[argparse.Namespace, list[str]]]
+Parse = Callable[..., tuple[Namespace, list[str]]]
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "show",
@@ -41,6 +42,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "Shows the inputs, outputs and parameters of a node: type, shape, how the values are spread "
         "between the smallest and the greatest one, mean μ and deviation σ of the finite ones, zeros, NaN and Inf; "
         "then the values. Without --step that is the last dumped step; several steps give one line each.",
+        answer=_shown,
         usage="tdbg show PATH NODE[:slot] [SLICE] [options]",
     )
     add_node(parser)
@@ -50,11 +52,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="SLICE",
         help="which values, at most two dimensions of them: '[0, :, 3:9]', '[..., -1]'",
     )
-    parser.add_argument("--stat", action="store_true", help="full statistics (of every step) instead of values")
-    parser.add_argument(
+    flag(parser, "--stat", "full statistics (of every step) instead of values")
+    flag(
+        parser,
         "--distribution",
-        action="store_true",
-        help="how the values are spread instead of the values: counts, percentiles, headroom to overflow, histogram",
+        "how the values are spread instead of the values: counts, percentiles, headroom to overflow, histogram",
     )
     parser.add_argument(
         "--bins",
@@ -63,13 +65,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="with --distribution: so many bins, or a few less (default: 20)",
     )
-    parser.add_argument(
-        "--log", action="store_true", help="with --distribution: bins by powers of two, not of equal width"
-    )
-    parser.add_argument(
+    flag(parser, "--log", "with --distribution: bins by powers of two, not of equal width")
+    flag(
+        parser,
         "--heat",
-        action="store_true",
-        help="a heat map of the slice (without one, of the first plane) instead of numbers; no NaN or Inf is hidden",
+        "a heat map of the slice (without one, of the first plane) instead of numbers; no NaN or Inf is hidden",
     )
     parser.add_argument(
         "--precision",
@@ -80,7 +80,6 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_where(parser, step="steps, for example 0,4-6 (default: the last dumped one)")
     add_work(parser)
-    parser.set_defaults(run=_run)
     # Subparsers take no class of their own, so the one method is replaced.
     parser.parse_known_args = _any_order(parser.parse_known_args)  # type: ignore[method-assign,assignment]  # see above
 
@@ -88,7 +87,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _any_order(parse: Parse) -> Parse:
     """Accepts SLICE after an option as well: argparse gives up on an optional positional too early."""
 
-    def parse_known_args(*arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
+    def parse_known_args(*arguments: Any, **named: Any) -> tuple[Namespace, list[str]]:
         found, rest = parse(*arguments, **named)
         if found.slice is None and rest and not rest[0].startswith("-"):
             found.slice = rest.pop(0)
@@ -97,12 +96,10 @@ def _any_order(parse: Parse) -> Parse:
     return parse_known_args
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("show", arguments):
-        return _shown(arguments)
+def _shown(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger.cli.show_report import ShowOptions, canvas, distributions_of, look, spreads, tensors
+    from tui_debugger.session.naming import find_in
 
-
-def _shown(arguments: argparse.Namespace) -> int:
     _take_slot(arguments)
     wanted = [option for option in ("stat", "distribution", "heat") if getattr(arguments, option)]
     if len(wanted) > 1:
@@ -111,41 +108,25 @@ def _shown(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) and arguments.slice is not None:
             hint = f"leave --{option} or the slice out"
             raise TdbgError(f"--{option} is about whole tensors", where=arguments.slice, hint=hint)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        from tui_debugger.cli import show_report
-        from tui_debugger.cli.show_report import ShowOptions, canvas, distributions_of, look, print_spreads
-        from tui_debugger.session.naming import find_in
-
-        session = open_session(arguments.path, arguments, progress)
-        ranks = chosen(arguments.rank, session.ranks(), "rank")
-        found = find_in(session, ranks, arguments.node, progress)
-        pairs = _pairs(session, found, arguments)
-        one = arguments.step is None or len({step for _, step in pairs}) == 1
-        lines = not (arguments.stat or arguments.distribution)
-        values = lines and (one or arguments.heat or arguments.slice is not None)
-        on = canvas(progress) if arguments.heat else None
-        wish = ShowOptions(values, lines, arguments.slice, arguments.precision, arguments.json, on)
-        shown = look(session, found, pairs, wish, progress)
-        distributions = distributions_of(session, shown, arguments, progress) if arguments.distribution else []
-        missing = unseen(session, from_on(session, pairs), graph=False)
-    missing.print_note()
+    session = open_session(arguments, progress)
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    found = find_in(session, ranks, arguments.node, progress)
+    pairs = _pairs(session, found, arguments)
+    one = arguments.step is None or len({step for _, step in pairs}) == 1
+    lines = not (arguments.stat or arguments.distribution)
+    values = lines and (one or arguments.heat or arguments.slice is not None)
+    on = canvas(progress) if arguments.heat else None
+    wish = ShowOptions(values, lines, arguments.slice, arguments.precision, arguments.json, on)
+    shown = look(session, found, pairs, wish, progress)
     if arguments.distribution:
-        return print_spreads(session, found, distributions, arguments, missing)
-    answered = any(each.answers for each in shown)
-    code = missing.code(0 if answered and not any(each.unreadable for each in shown) else 2)
-    if arguments.json:
-        document = {**show_report.values_document(session, found, shown), **missing.rows}
-        print_json({**document_head("show", arguments.path, code), **document})
+        inspected = distributions_of(session, shown, arguments, progress)
+        answer = spreads(session, found, inspected)
     else:
-        show_report.print_head(session, found, shown)
-        layout = show_report.print_values if values else show_report.print_history
-        (show_report.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
-    if not answered:
-        note("nothing of what was asked for can be shown")
-    return code
+        answer = tensors(session, found, shown, stats=arguments.stat, values=values)
+    return replace(answer, missing=unseen(session, from_on(session, pairs), graph=False))
 
 
-def _take_slot(arguments: argparse.Namespace) -> None:
+def _take_slot(arguments: Namespace) -> None:
     """Reads ``NODE in:0``, as ``tdbg origin`` prints it, as ``NODE:in:0``: no slice looks like a slot."""
     from tui_debugger.session.naming import is_slot
 
@@ -153,7 +134,7 @@ def _take_slot(arguments: argparse.Namespace) -> None:
         arguments.node, arguments.slice = f"{arguments.node}:{arguments.slice.strip()}", None
 
 
-def _pairs(session: Session, found: FoundNode, arguments: argparse.Namespace) -> list[Pair]:
+def _pairs(session: Session, found: FoundNode, arguments: Namespace) -> list[Pair]:
     """The (rank, step) pairs to look at: the chosen ones; else all for --stat; else the last dumped one.
 
     Raises TdbgError for a step that was not dumped, or if nothing was.

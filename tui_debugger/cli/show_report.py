@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, document_head, note, print_json, print_table, print_text
+from tui_debugger.cli.output import Answer, outcome_of, print_table, print_text
 from tui_debugger.diagnose.distribution import (
     HistogramBars,
     TensorDistribution,
@@ -46,7 +46,7 @@ from tui_debugger.text.distribution import (
     statistic_columns,
     taken_text,
 )
-from tui_debugger.text.documents import plain, plain_values, row_of
+from tui_debugger.text.documents import Row, plain, plain_values, row_of
 from tui_debugger.text.heat_map import (
     ColoredText,
     Colors,
@@ -191,7 +191,7 @@ class Heat:
 
     window: str = ""
     text: str = ""
-    cells: dict[str, Any] | None = None
+    cells: Row | None = None
     error: str = ""
 
 
@@ -206,7 +206,7 @@ def canvas(progress: ProgressFn) -> MapCanvas:
     return MapCanvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
-def heat_of(array: npt.NDArray[Any], wanted: str | None, on: MapCanvas) -> Heat:
+def heat_of(array: Array, wanted: str | None, on: MapCanvas) -> Heat:
     """Draws a slice of a tensor, usually a memory map; ``wanted`` None draws the first plane.
 
     Raises BadSliceError if the slice does not fit.
@@ -254,7 +254,7 @@ def _colored(piece: ColoredText, colors: Colors) -> str:
     return style.render(piece.text, color_system=system)
 
 
-def _cells(page: HeatPage, value_table: ValueTable) -> dict[str, Any]:
+def _cells(page: HeatPage, value_table: ValueTable) -> Row:
     """Rows of cells for JSON: first index, number of covered elements, shown value."""
     picture, lines = page.picture, value_table.lines
     window = picture.window
@@ -311,7 +311,7 @@ class Shown:
     window: str = ""
     values: Any = None
     text: str = ""
-    cells: dict[str, Any] | None = None
+    cells: Row | None = None
     error: str = ""
     unreadable: bool = False
 
@@ -392,7 +392,7 @@ def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) 
     return _with_values(shown, array, options) if options.values else shown
 
 
-def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
+def _spread(row: TensorRow, array: Array) -> Histogram | None:
     stats = row.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
@@ -422,7 +422,7 @@ def _with_slice(shown: Shown, spec: ReadSpec, text: str, options: ShowOptions) -
     return replace(shown, window=window.text, text=window_text(part, options.precision))
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
+def _with_values(shown: Shown, array: Array, options: ShowOptions) -> Shown:
     if options.heat is not None:
         heat = heat_of(array, options.slice, options.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
@@ -441,6 +441,27 @@ _PIECE: Final = 1 << 22
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The number of pieces at the start of a line that describe the tensor: type, shape, number of elements."""
+
+
+def tensors(session: Session, found: FoundNode, shown: Sequence[Shown], *, stats: bool, values: bool) -> Answer:
+    """Answers with ``values``, or with a line for each tensor and step; with ``stats`` with a table of statistics."""
+
+    def show(_: int) -> None:
+        print_head(session, found, shown)
+        layout = print_stats if stats else print_values if values else print_history
+        layout(shown, several=len(found.rows) > 1)
+
+    answered = any(each.answers for each in shown)
+    return _answer(shown, answered, lambda: values_document(session, found, shown), show)
+
+
+def _answer(shown: Iterable[Shown], answered: bool, document: Callable[[], Row], show: Callable[[int], None]) -> Answer:
+    return Answer(
+        code=outcome_of(doubt=not answered or any(each.unreadable for each in shown)),
+        notices=() if answered else ["nothing of what was asked for can be shown"],
+        document=document,
+        show=show,
+    )
 
 
 def print_head(session: Session, found: FoundNode, shown: Sequence[Shown]) -> None:
@@ -572,7 +593,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
     print_text(*errors)
 
 
-def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
+def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> Row:
     return {
         **row_of(found, "node", "graph"),
         "ranks": list(found.rows),
@@ -581,7 +602,7 @@ def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) 
     }
 
 
-def _tensor(each: Shown) -> dict[str, Any]:
+def _tensor(each: Shown) -> Row:
     row, distribution = each.row, each.histogram
     return {
         "rank": row.key.rank,
@@ -654,34 +675,30 @@ class Inspected:
 
 
 def distributions_of(
-    session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
+    session: Session, rows: Sequence[Shown], arguments: Namespace, progress: ProgressFn
 ) -> list[Inspected]:
     """Looks at the values of every tensor. Raises CancelledError."""
     return [_distribution_at(session, each, arguments, progress) for each in rows]
 
 
-def print_spreads(
-    session: Session, found: FoundNode, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
-) -> int:
-    """Prints distributions, or the document; returns 2 if there is nothing to show, or parts are missing."""
-    answered = any(each.distribution is not None for each in seen)
-    code = missing.code(0 if answered and not any(each.shown.unreadable for each in seen) else 2)
+def spreads(session: Session, found: FoundNode, seen: Sequence[Inspected]) -> Answer:
+    """Answers with distributions."""
     rows = [each.shown for each in seen]
-    if arguments.json:
-        document = values_document(session, found, rows)
-        tensors = [{**row, **_document(each)} for row, each in zip(document["tensors"], seen, strict=True)]
-        about = document_head("show", arguments.path, code)
-        print_json({**about, **document, "tensors": tensors, **missing.rows})
-    else:
+
+    def document() -> Row:
+        values = values_document(session, found, rows)
+        tensors = [{**row, **_document(each)} for row, each in zip(values["tensors"], seen, strict=True)]
+        return {**values, "tensors": tensors}
+
+    def show(_: int) -> None:
         print_head(session, found, rows)
         for each in seen:
             _print(each, several=len(found.rows) > 1)
-    if not answered:
-        note("nothing of what was asked for can be shown")
-    return code
+
+    return _answer(rows, any(each.distribution is not None for each in seen), document, show)
 
 
-def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespace, progress: ProgressFn) -> Inspected:
+def _distribution_at(session: Session, shown: Shown, arguments: Namespace, progress: ProgressFn) -> Inspected:
     if shown.error or shown.row.index < 0:
         return Inspected(shown, error=shown.error or "not dumped")
     try:
@@ -760,7 +777,7 @@ def _print_bars(found: HistogramBars, distribution: TensorDistribution) -> None:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
-def _document(each: Inspected) -> dict[str, Any]:
+def _document(each: Inspected) -> Row:
     """Returns the distribution's keys for the document of a tensor."""
     distribution = each.distribution
     if distribution is None:
@@ -790,7 +807,7 @@ def _document(each: Inspected) -> dict[str, Any]:
     }
 
 
-def _headroom(room: Headroom) -> dict[str, Any]:
+def _headroom(room: Headroom) -> Row:
     return {
         "finite": room.finite,
         "max_abs": plain(room.greatest),
@@ -799,7 +816,7 @@ def _headroom(room: Headroom) -> dict[str, Any]:
     }
 
 
-def _conversion(conversion: CastResult) -> dict[str, Any]:
+def _conversion(conversion: CastResult) -> Row:
     limits = conversion.limits
     return {
         "dtype": limits.name,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import itertools
 import os
 import stat
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    Commands,
     add_choice,
     add_command,
     add_where,
     add_work,
     choice_of,
     configured,
+    flag,
     nothing_chosen,
-    open_session,
-    pairs_of,
+    open_pairs,
     several_graphs,
     whole,
 )
@@ -34,6 +35,7 @@ from tui_debugger.cli.output import (
     interruptible,
     note,
     one_format,
+    outcome_of,
     print_above,
     print_csv,
     print_exit,
@@ -44,12 +46,10 @@ from tui_debugger.cli.output import (
 )
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.stats import fields
-from tui_debugger.text.documents import document_of_rows
+from tui_debugger.text.documents import Row, document_of_rows
 from tui_debugger.text.writer import terminal_of, write_data
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.check.sweep import SweptTensor
     from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
@@ -81,7 +81,7 @@ exit codes:
 """
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "stat",
@@ -92,18 +92,18 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_where(parser)
     add_work(parser)
     add_choice(parser)
-    parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
+    flag(parser, "--csv", "CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
-    parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
+    flag(parser, "--reverse", "with --sort: smallest first")
     parser.add_argument(
         "--limit", type=whole("a number of rows such as 20", least=1), metavar="N", help="only the first N rows"
     )
     parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: Namespace) -> int:
     seen = _RowSources()
-    held: list[dict[str, Any]] = []
+    held: list[Row] = []
     with documented("stat", arguments):
         one_format(arguments)
         if arguments.reverse and not arguments.sort:
@@ -128,9 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return seen.exit_code
 
 
-def _show(
-    rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _RowSources, held: list[dict[str, Any]]
-) -> None:
+def _show(rows: Iterable[Row], arguments: Namespace, seen: _RowSources, held: list[Row]) -> None:
     """Writes rows as they come, or holds them for a table; notes an interruption in ``seen``."""
     if arguments.json:
         _write_json(rows, arguments.path, seen)
@@ -143,7 +141,7 @@ def _show(
 
 
 @contextmanager
-def _progress(arguments: argparse.Namespace) -> Iterator[ProgressFn]:
+def _progress(arguments: Namespace) -> Iterator[ProgressFn]:
     """The progress bar, unless rows are streamed to the same terminal, or through a pipe to its pager."""
     from tui_debugger.model import no_progress
 
@@ -191,9 +189,8 @@ class _RowSources:
 
     @property
     def exit_code(self) -> int:
-        if self.interrupted:
-            return CancelledError.exit_code
-        return 2 if self.failure is not None or self.unreadable or not self.tensors else self.unseen.code(0)
+        doubt = self.failure is not None or self.unreadable or not self.tensors or self.unseen.parts
+        return outcome_of(interrupted=self.interrupted, doubt=doubt)
 
     @property
     def exit_words(self) -> str:
@@ -212,13 +209,13 @@ class _RowSources:
             parts.append(f"{self.recorded:,} with recorded statistics only")
         return ", ".join(parts) + ("; interrupted" if self.interrupted else "")
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Row:
         from tui_debugger.text.documents import row_of
 
         return row_of(self, "tensors", "unreadable", "recorded", "interrupted")
 
 
-def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _rows(arguments: Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[Row]:
     """The rows to show, in their order. Ctrl-C ends them and is noted."""
     found = _measured(arguments, seen, progress)
     if arguments.sort is None:
@@ -227,10 +224,9 @@ def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn
     yield from _sorted(found, arguments.sort, arguments.limit, arguments.reverse)
 
 
-def _measured(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _measured(arguments: Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[Row]:
     try:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
+        session, pairs = open_pairs(arguments, progress)
         seen.about = session, pairs, True  # rows are named, and ordered, by what the graph says
         seen.graphs = several_graphs(session)
         for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
@@ -242,7 +238,7 @@ def _measured(arguments: argparse.Namespace, seen: _RowSources, progress: Progre
         seen.interrupted = True
 
 
-def _row(tensor: SweptTensor) -> dict[str, Any]:
+def _row(tensor: SweptTensor) -> Row:
     from tui_debugger.text.rows import key_row, meta_row, stats_row
 
     stats = stats_row(tensor.stats)
@@ -252,17 +248,17 @@ def _row(tensor: SweptTensor) -> dict[str, Any]:
     return {**row, "recorded": tensor.spec is None, "remark": tensor.remark, "error": tensor.error}
 
 
-def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smallest: bool) -> Iterable[dict[str, Any]]:
+def _sorted(rows: Iterable[Row], name: str, limit: int | None, smallest: bool) -> Iterable[Row]:
     """Sorts by one field; rows without it come last. With a limit, no more rows than that are held."""
     sign = 1 if smallest else -1
 
-    def key(row: dict[str, Any]) -> tuple[bool, float]:
+    def key(row: Row) -> tuple[bool, float]:
         return (row[name] is None, 0.0 if row[name] is None else sign * float(row[name]))
 
     return sorted(rows, key=key) if limit is None else heapq.nsmallest(limit, rows, key=key)
 
 
-def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
+def _csv_rows(rows: Iterable[Row]) -> Iterator[Iterable[object]]:
     for row in rows:
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
         bounds = " ".join(row.get("at_least", ()))
@@ -270,12 +266,12 @@ def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
         yield [cells[name] for name in COLUMNS]
 
 
-def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _RowSources) -> None:
-    def shown() -> Iterator[dict[str, Any]]:
+def _write_json(rows: Iterable[Row], path: Path, seen: _RowSources) -> None:
+    def shown() -> Iterator[Row]:
         with seen.stopped():
             yield from rows
 
-    def tail() -> dict[str, Any]:
+    def tail() -> Row:
         end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
         if seen.failure is not None:
             end["error"] = failure("stat", path, seen.failure)["error"]
@@ -290,7 +286,7 @@ def _mark(row: Mapping[str, Any]) -> str:
     return f"! {wrong}" if wrong else "(recorded)" if row["recorded"] else ""
 
 
-def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.StatisticField], *, graphs: bool) -> None:
+def _print(rows: Sequence[Row], table: Sequence[fields.StatisticField], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.text.distribution import statistic_cell, statistic_columns
     from tui_debugger.text.numbers import NONE
@@ -298,7 +294,7 @@ def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.StatisticField
     from tui_debugger.text.tensors import place_text, shape_text
     from tui_debugger.text.writer import Meaning, meant
 
-    def place(row: dict[str, Any]) -> str:
+    def place(row: Row) -> str:
         side = Side[row["side"].upper()]
         key = TensorKey(row["rank"], row["graph"], row["node"], side, row["slot"], row["step"], row["round"])
         return place_text(key, with_graph=graphs)
@@ -307,7 +303,7 @@ def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.StatisticField
     apart = terminal_of() is not None  # a remark would be cut with the name that it stands behind
     marks = [_mark(row) for row in rows]
 
-    def cells(row: dict[str, Any], mark: str) -> list[str]:
+    def cells(row: Row, mark: str) -> list[str]:
         remark = meant(mark, Meaning.DOUBT if row["error"] or row["remark"] else None)
         return [
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    Commands,
     add_command,
     add_limit,
     add_node,
@@ -15,30 +18,19 @@ from tui_debugger.cli.options import (
     add_where,
     add_work,
     chosen,
-    open_session,
-    pairs_of,
+    flag,
+    open_pairs,
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import (
-    document_head,
-    documented,
-    interruptible,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.output import Answer, outcome_of, print_table, print_text, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.stats.fields import METRICS
 from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.writer import meant, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
+    from tui_debugger.check.types import Pair
     from tui_debugger.diagnose.trend import Series
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.notes import RunNotes
@@ -99,19 +91,20 @@ class PlotOptions:
     limit: int
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = add_command(
         commands,
         "trend",
         "tensors over the steps: a plot and a table; all weights",
         DESCRIPTION,
         EPILOG,
+        answer=_trend,
     )
     add_node(parser, "every output (several tensors share a plot, up to nine)", nargs="*")
-    parser.add_argument(
+    flag(
+        parser,
         "--notes",
-        action="store_true",
-        help="draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out",
+        "draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out",
     )
     parser.add_argument(
         "--metric",
@@ -119,20 +112,19 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="NAMES",
         help=f"what to draw: {', '.join(METRICS)} (default: min,mean,max of one tensor, norm of several)",
     )
-    parser.add_argument("--log", action="store_true", help="logarithmic axis; symmetric for values of both signs")
+    flag(parser, "--log", "logarithmic axis; symmetric for values of both signs")
     parser.add_argument(
         "--width", type=whole("a number of cells from 20 to 1000", 20, 1000), metavar="N", help="cells of a line"
     )
     parser.add_argument(
         "--height", type=whole("a number of lines from 4 to 200", 4, 200), default=14, metavar="N", help="of a plot"
     )
-    parser.add_argument("--remarks", action="store_true", help="only weights with a remark (without NODE)")
-    parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout (without NODE)")
+    flag(parser, "--remarks", "only weights with a remark (without NODE)")
+    flag(parser, "--csv", "a row for every weight on stdout (without NODE)")
     add_top(parser, "weights", _WEIGHTS_SHOWN)
     add_limit(parser, "rows of each table, the last steps")
     add_where(parser)
     add_work(parser)
-    parser.set_defaults(run=_run)
 
 
 def _metrics(text: str) -> tuple[str, ...]:
@@ -144,49 +136,46 @@ def _metrics(text: str) -> tuple[str, ...]:
     return names
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("trend", arguments):
-        if not arguments.node and not arguments.notes:
-            from tui_debugger.cli.trend_weights import print_weights
+def _trend(arguments: Namespace, progress: ProgressFn) -> Answer:
+    if not arguments.node and not arguments.notes:
+        from tui_debugger.cli.trend_weights import weights
 
-            return print_weights(arguments)
-        if arguments.remarks or arguments.csv:
-            raise TdbgError("--remarks and --csv are about all weights", where="--remarks --csv", hint="leave NODE out")
-        with progress_bar() as bar, interruptible(bar) as progress:
-            from tui_debugger.diagnose.trend import PointState
+        return weights(arguments, progress)
+    if arguments.remarks or arguments.csv:
+        raise TdbgError("--remarks and --csv are about all weights", where="--remarks --csv", hint="leave NODE out")
+    from tui_debugger.diagnose.trend import PointState
 
-            session, series = _read(arguments, progress)
-            notes, graphs = _notes(session, series), several_graphs(session)
-            notes_of = _noted(session, arguments, series, progress) if arguments.notes else {}
-            missing = unseen(session, graph=False)
-        missing.print_note()
-        known = sum(each.known for each in series) + sum(len(each.curves()) for each in notes_of.values())
-        unreadable = sum(each.count(PointState.UNREADABLE) for each in series)
-        code = missing.code(0 if known and not unreadable else 2)
-        if arguments.json:
-            print_json({**_document(arguments, series, notes_of, code), **missing.rows})
-        else:
-            width = arguments.width or max(shutil.get_terminal_size().columns, 20)
-            metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            wish = PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit)
-            _print_notes(notes_of, wish)
-            if series:
-                _print(series, wish, graphs=graphs)
-        for text in notes:
-            note(text)
-    if not known:
-        note("no step has a value that could be read")
-    return code
+    session, pairs = open_pairs(arguments, progress)
+    series = _read(session, pairs, arguments, progress)
+    graphs = several_graphs(session)
+    notes_of = _noted(session, pairs, series, progress) if arguments.notes else {}
+    known = sum(each.known for each in series) + sum(len(each.curves()) for each in notes_of.values())
+    unreadable = sum(each.count(PointState.UNREADABLE) for each in series)
+
+    def show(_: int) -> None:
+        width = arguments.width or max(shutil.get_terminal_size().columns, 20)
+        metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
+        wish = PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit)
+        _print_notes(notes_of, wish)
+        if series:
+            _print(series, wish, graphs=graphs)
+
+    return Answer(
+        code=outcome_of(doubt=not known or unreadable),
+        missing=unseen(session, graph=False),
+        notices=[*_notes(session, series), *([] if known else ["no step has a value that could be read"])],
+        document=lambda: _document(series, notes_of),
+        show=show,
+    )
 
 
-def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
+def _read(session: Session, pairs: Iterable[Pair], arguments: Namespace, progress: ProgressFn) -> list[Series]:
     from tui_debugger.check.progress import scaled
     from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_in
 
-    session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
-    for rank, step in pairs_of(session, arguments):
+    for rank, step in pairs:
         steps.setdefault(rank, []).append(step)
     if not steps:
         raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg ls --steps` lists what ran")
@@ -204,13 +193,12 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
             where=" ".join(arguments.node),
             hint=f"choose up to {MOST}: a slot (NODE:0), a rank (--rank 0)",
         )
-    series = [
+    return [
         _of_round(
             trend(session, replace(key, round=0), steps[key.rank], scaled(progress, number, len(keys))), key.round
         )
         for number, key in enumerate(keys)
     ]
-    return session, series
 
 
 def _of_round(series: Series, number: int) -> Series:
@@ -256,12 +244,10 @@ def _keys(session: Session, found: FoundNode, steps: dict[int, list[int]]) -> li
     return keys
 
 
-def _noted(
-    session: Session, arguments: argparse.Namespace, series: list[Series], progress: ProgressFn
-) -> dict[int, RunNotes]:
+def _noted(session: Session, pairs: Sequence[Pair], series: list[Series], progress: ProgressFn) -> dict[int, RunNotes]:
     """The notes of the chosen ranks; looks for losses in the chosen steps if nothing was noted."""
-    ranks = {each.key.rank for each in series} or {rank for rank, _ in pairs_of(session, arguments)}
-    session.find_losses([pair for pair in pairs_of(session, arguments) if pair[0] in ranks], progress)
+    ranks = {each.key.rank for each in series} or {rank for rank, _ in pairs}
+    session.find_losses([pair for pair in pairs if pair[0] in ranks], progress)
     return {rank: session.run_notes(rank) for rank in sorted(ranks)}
 
 
@@ -333,9 +319,7 @@ def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     return (row[0], mark, *rest)
 
 
-def _document(
-    arguments: argparse.Namespace, series: list[Series], notes_of: dict[int, RunNotes], code: int
-) -> dict[str, Any]:
+def _document(series: list[Series], notes_of: dict[int, RunNotes]) -> dict[str, Any]:
     from tui_debugger import __version__
     from tui_debugger.diagnose.trend import note_rows, rows
     from tui_debugger.text.rows import key_row, meta_row
@@ -346,7 +330,6 @@ def _document(
         tensors.append({**where, **meta_row(each.meta), "steps": rows(each)})
     notes = [{"rank": rank, "steps": note_rows(each)} for rank, each in notes_of.items()]
     return {
-        **document_head("trend", arguments.path, code),
         "tensors": tensors,
         **({"notes": notes} if notes_of else {}),
         "version": __version__,

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import open_session, pairs_of
-from tui_debugger.cli.output import (
-    document_head,
-    doubt_lines,
-    interruptible,
-    note,
-    one_format,
-    print_above,
-    print_csv,
-    print_exit,
-    print_first,
-    print_json,
-    print_text,
-    progress_bar,
-    unseen,
-)
+from tui_debugger.cli.options import open_pairs
+from tui_debugger.cli.output import Answer, doubt_lines, print_above, print_exit, print_first, print_text, unseen
 from tui_debugger.text.tables import Column, Cut
 
 if TYPE_CHECKING:
-    from tui_debugger.cli.output import Unseen
     from tui_debugger.diagnose.trajectory import Trajectory
+    from tui_debugger.model import ProgressFn
 
 _EXITS: Final = {0: "done", 2: "cannot judge"}
 _BARS: Final = 20
 """Cells for the bars, one per step."""
 
 
-def print_weights(arguments: argparse.Namespace) -> int:
-    from tui_debugger.diagnose.trajectory import SUMMARY, trajectory
+def weights(arguments: Namespace, progress: ProgressFn) -> Answer:
+    from tui_debugger.diagnose.trajectory import SUMMARY, doubts, trajectory
 
-    one_format(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        found = trajectory(session, pairs, progress)
-        missing = unseen(session, pairs)
-        for notice in session.info.notices:
-            note(notice)
-    missing.print_note()
-    code = missing.code(found.exit_code)
-    places = list(range(len(found.weights)))
-    if arguments.remarks:
-        places = [place for place in places if found.remarks_of(place)]
-    if arguments.json:
-        print_json(_document(found, places, arguments, missing, code))
-    elif arguments.csv:
-        print_csv(SUMMARY, _csv_rows(found, places))
-    else:
-        _print(found, places, arguments.top, code)
-    return code
+    session, pairs = open_pairs(arguments, progress)
+    found = trajectory(session, pairs, progress)
+    places = [place for place in range(len(found.weights)) if not arguments.remarks or found.remarks_of(place)]
+    return Answer(
+        code=found.exit_code,
+        missing=unseen(session, pairs),
+        reasons=[{"kind": "unreadable", "text": text} for text in doubts(found)],
+        notices=session.info.notices,
+        document=lambda: _document(found, places),
+        csv=lambda: (SUMMARY, _csv_rows(found, places)),
+        show=lambda code: _print(found, places, arguments.top, code),
+    )
 
 
 _COLUMNS: Final = (
@@ -100,16 +78,11 @@ def _csv_rows(found: Trajectory, places: list[int]) -> Iterator[Iterable[object]
         yield row.values()
 
 
-def _document(
-    found: Trajectory, places: list[int], arguments: argparse.Namespace, missing: Unseen, code: int
-) -> dict[str, Any]:
+def _document(found: Trajectory, places: list[int]) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.diagnose.trajectory import coverage_text, doubts, headline, row
+    from tui_debugger.diagnose.trajectory import coverage_text, headline, row
 
-    unreadable = missing.rows
-    reasons = [*unreadable["reasons"], *({"kind": "unreadable", "text": text} for text in doubts(found))]
     return {
-        **document_head("trend", arguments.path, code),
         "headline": headline(found),
         "weights": [row(found, place) for place in places],
         "remarks": [
@@ -129,7 +102,5 @@ def _document(
             "with_values": sum(each.with_values > 1 for each in found.weights),
             "not_dumped": [{"rank": rank, "node": name} for rank, name in found.absent],
         },
-        "reasons": reasons,
-        "unreadable": unreadable["unreadable"],
         "version": __version__,
     }

@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NoReturn, TextIO
+from typing import IO, BinaryIO, NoReturn, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array
@@ -38,9 +37,7 @@ _PIECE = 1 << 20
 """Elements that are written together."""
 
 
-def save_npy(
-    values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = False, progress: ProgressFn = no_progress
-) -> Path:
+def save_npy(values: Array, path: Path, dump: Path, *, force: bool = False, progress: ProgressFn = no_progress) -> Path:
     """Writes an array as .npy and returns the path written; ``.npy`` is added. Errors as of ``fresh_file``."""
     target = path.expanduser()
     if target.suffix != ".npy":
@@ -50,7 +47,7 @@ def save_npy(
     return target
 
 
-def write_npy(file: IO[bytes], values: npt.NDArray[Any], progress: ProgressFn = no_progress) -> None:
+def write_npy(file: IO[bytes], values: Array, progress: ProgressFn = no_progress) -> None:
     """Writes an array in .npy format piece by piece, so that a converted copy is never in memory as a whole."""
     if values.dtype.hasobject:
         raise ValueError("Python objects are never written")
@@ -65,7 +62,7 @@ def write_npy(file: IO[bytes], values: npt.NDArray[Any], progress: ProgressFn = 
         file.write(flat[start : start + _PIECE].astype(kept).tobytes())
 
 
-def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def storable(values: Array) -> Array:
     """The array in a type that .npy can name: bfloat16 and fp8 as float32, which holds them exactly."""
     added = values.dtype.isbuiltin == 2  # a type of ml_dtypes; numpy's own types of the other byte order have 0
     return values.astype(np.float32) if added else values

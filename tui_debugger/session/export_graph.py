@@ -20,8 +20,8 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import document_of_rows
-from tui_debugger.text.rows import Row, frame_row
+from tui_debugger.text.documents import Row, document_of_rows
+from tui_debugger.text.rows import frame_row
 from tui_debugger.text.spreadsheets import CsvTable, Workbook, require_openpyxl
 
 _ROWS = 4096

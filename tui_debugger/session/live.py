@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Array
 from tui_debugger.causes.made_from import may_read_later
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
@@ -578,7 +578,7 @@ class LiveSession(Session):
             self._notify(LiveEvent(Event.FETCHED, rows[0].key.rank))
         return came
 
-    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> Array:
         """See ``Session.read``; fetches values that are only at the training. Errors: see ``LiveRank.fetch_values``."""
         row = TensorRow(key, "out", key.slot, 0, has_value=True, has_previous=False)
         if self._remote([row], TensorFlag.REMOTE) and not self.fetch([row], progress):

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Mask
+from tui_debugger.arrays import Array, Mask, UInt8
 from tui_debugger.cache.store import DiskCache, default_store
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.contents import Contents
@@ -379,7 +378,7 @@ class Session:
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
         return self._selections.mask(self.source.nodes(rank), selection)
 
-    def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]:
+    def watch_state(self, rank: int, watchpoint_id: int | None = None) -> UInt8:
         """1 per node row that the given watchpoint (None: any enabled one) covers."""
         return self._watched(self.nodes(rank), watchpoint_id).astype(np.uint8)
 
@@ -432,7 +431,7 @@ class Session:
         rank = rows[0].key.rank
         return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
-    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> Array:  # noqa: ARG002 - see live.py
         """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
         return opened(key, retry_when_renumbered(lambda: self.spec(key)))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+Row = dict[str, Any]
 SCHEMA: Final = 1
 """The version of the documents, their first key. It rises when a key is renamed, removed, or changes its meaning."""
 
@@ -30,12 +31,12 @@ def plain_values(value: Any) -> Any:
     return plain(_unwrapped(value) if hasattr(value, "dtype") else value)
 
 
-def row_of(holder: object, *names: str) -> dict[str, Any]:
+def row_of(holder: object, *names: str) -> Row:
     """Returns attributes by name as JSON can hold them: tuples as lists, members of enumerations as their values."""
     return {name: _encoded(getattr(holder, name)) for name in names}
 
 
-def rows_of(holders: Iterable[object], *names: str) -> list[dict[str, Any]]:
+def rows_of(holders: Iterable[object], *names: str) -> list[Row]:
     return [row_of(holder, *names) for holder in holders]
 
 

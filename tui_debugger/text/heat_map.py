@@ -10,16 +10,15 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Int64
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.heat import HeatCellKind, HeatWindow, Picture, Read, shrink
 from tui_debugger.text.numbers import count, number
 from tui_debugger.text.values import ValueTable
 
-Levels = npt.NDArray[np.int64]
+Levels = Int64
 
 
 class Colors(Enum):
@@ -280,7 +279,7 @@ def _enlarged(times: int) -> int:
     return next((size for size in SIZES if size <= times), 1)
 
 
-Codes = npt.NDArray[np.int64]
+Codes = Int64
 SHADES: Final = 4
 _BAD: Final = 100
 """Is added to a ``HeatCellKind`` to make a code: levels are smaller."""

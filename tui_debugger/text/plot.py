@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int64, Mask
+from tui_debugger.arrays import Float64, Int8, Int64, Mask
 from tui_debugger.text.numbers import number
 from tui_debugger.text.tensors import step_text
 
@@ -239,7 +239,7 @@ class Plot:
     """
 
     rows: tuple[str, ...]
-    owners: npt.NDArray[np.int8]
+    owners: Int8
     labels: tuple[str, ...]
     border: str
     axis: str
@@ -441,9 +441,7 @@ def _line(dots: Mask, column: int, row: int, to_column: int, to_row: int) -> Non
     dots[np.rint(row + (to_row - row) * share).astype(np.int64), columns] = True
 
 
-def _put_marks(
-    glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], number: int, curve: Curve, axes: Axes
-) -> None:
+def _put_marks(glyphs: npt.NDArray[np.str_], owners: Int8, number: int, curve: Curve, axes: Axes) -> None:
     """Puts a curve's mark onto cells of its points, far enough apart to leave the curve in sight."""
     if not curve.mark:
         return
@@ -458,9 +456,7 @@ def _put_marks(
             glyphs[row[at], last], owners[row[at], last] = curve.mark, number
 
 
-def _put_bar_marks(
-    glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], place: int, bars: _CurveBars, down: int
-) -> None:
+def _put_bar_marks(glyphs: npt.NDArray[np.str_], owners: Int8, place: int, bars: _CurveBars, down: int) -> None:
     """Puts the mark of a curve onto the upper ends of its bars, if they are more than a line."""
     rows, cells = bars.top[bars.high] // down, bars.cell[bars.high]
     last: dict[int, int] = {}

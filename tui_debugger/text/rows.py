@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tui_debugger.model import (
     Coverage,
@@ -18,11 +17,9 @@ from tui_debugger.model import (
     WatchResult,
 )
 from tui_debugger.stats.fields import COLUMNS, Form
-from tui_debugger.text.documents import plain, row_of
+from tui_debugger.text.documents import Row, plain, row_of
 from tui_debugger.watch.condition_table import CONDITIONS, reasons
 from tui_debugger.watch.text import format_watch
-
-Row = dict[str, Any]
 
 
 def key_row(key: TensorKey) -> Row:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int16
 from tui_debugger.text.tables import CUT, cut_end, cut_middle, split_name, width_of
 
 LEAST: Final = 8
@@ -109,7 +109,7 @@ class Sketch:
     """
 
     cells: tuple[tuple[str, ...], ...]
-    owners: npt.NDArray[np.int16]
+    owners: Int16
     boxes: tuple[PlacedBox, ...]
     edges: tuple[int, ...]
     left_out: tuple[int, ...]

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
@@ -68,7 +67,7 @@ def parse_slice(text: str, shape: Sequence[int]) -> Slice:
     return Slice(entries, "[" + ", ".join(_canonical(e, n) for e, n in zip(entries, shape, strict=True)) + "]")
 
 
-def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
+def apply(array: Array, window: Slice) -> Array:
     return part_of(array, window.entries)
 
 

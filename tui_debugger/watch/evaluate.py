@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int8, Int16, Int64, Integers, Mask
+from tui_debugger.arrays import Array, Float64, Int8, Int16, Int64, Integers, Mask
 from tui_debugger.model import (
     CATEGORY_WORDS,
     AtLeast,
@@ -466,12 +465,12 @@ class ColumnEvaluator:
         return result
 
 
-def _finite(table: npt.NDArray[Any]) -> Int64:
+def _finite(table: Array) -> Int64:
     found: Int64 = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
     return found
 
 
-def _adds_up(table: npt.NDArray[Any]) -> Mask:
+def _adds_up(table: Array) -> Mask:
     """Tells where zeros were counted: recorders that do not count them write 0."""
     counted: Mask = table["zero"] + table["negative"] + table["positive"] == _finite(table)
     return counted
@@ -530,7 +529,7 @@ _LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
 _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def _count(name: str, table: npt.NDArray[Any]) -> Float64:
+def _count(name: str, table: Array) -> Float64:
     found: Float64 = (table["pos_inf"] + table["neg_inf"] if name == "inf" else table[name]).astype(np.float64)
     return found
 
@@ -544,7 +543,7 @@ _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
 class _ExpressionColumns:
     """The values of names in expressions, as columns in which NaN stands for unknown."""
 
-    def __init__(self, records: Records, rows: Integers, table: npt.NDArray[Any], facts: Facts) -> None:
+    def __init__(self, records: Records, rows: Integers, table: Array, facts: Facts) -> None:
         self._records = records
         self._rows = rows
         self._table = table
@@ -558,7 +557,7 @@ class _ExpressionColumns:
         return nothing
 
     @cached_property
-    def _previous(self) -> npt.NDArray[Any] | None:
+    def _previous(self) -> Array | None:
         column = self._records.previous_stats
         return None if column is None else np.take(column, self._rows)
 
@@ -654,7 +653,7 @@ class _ExpressionColumns:
             before[np.isposinf(before)] = np.nan
         return before
 
-    def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
+    def _quantity(self, name: str, table: Array) -> Float64:
         field = QUANTITIES[name]
         result: Float64
         if field.name == "count":

@@ -29,8 +29,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import UInt8
 from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, STEP_FACTOR
 from tui_debugger.model import (
     BIAS,
@@ -135,7 +135,7 @@ def built_in() -> dict[str, Watchpoint]:
 
 
 def recommended(
-    category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "", changes: RecommendedChanges = NO_CHANGES
+    category: UInt8, types: Sequence[str], *, device: str = "", changes: RecommendedChanges = NO_CHANGES
 ) -> tuple[Watchpoint, ...]:
     """Returns the watchpoints (id 0) for a run with these nodes, in MindInsight's order, each only if it covers a node.
 
