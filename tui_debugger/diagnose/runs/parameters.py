@@ -43,7 +43,7 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Asked, NodePair, key_of
+from tui_debugger.diagnose.runs.step import Asked, NodePair, PairKey, key_of
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import ARRAY
@@ -208,7 +208,7 @@ class ParameterPairs(UnmatchedNodes):
         """Compares the weights of norms as one run keeps them without 1, if it keeps all of them so."""
         if self.options.tolerance is not None or any(files.mates for files in self.files):
             return
-        shifted: dict[tuple[tuple[int, int], tuple[int, int]], Distance] = {}
+        shifted: dict[PairKey, Distance] = {}
         less = -1
         for entry in entries:
             name = self.names[0][entry.a]

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Shape
-from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
+from tui_debugger.diagnose.runs.distance import Distance, Tolerance, Types, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
     GivenDims,
     PartRelation,
@@ -124,7 +124,7 @@ class Joiner:
         sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
-        both: tuple[str, str],
+        both: Types,
         of: TensorKind,
     ) -> Distance:
         """Compares one array with several parts of the other run."""
@@ -156,7 +156,7 @@ class Joiner:
         sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
-        both: tuple[str, str],
+        both: Types,
         of: TensorKind,
     ) -> Distance:
         """Compares parts with parts, where no rank of either run has the whole."""
@@ -253,7 +253,7 @@ class Joiner:
         elif option.layouts == (PartsLayout(), PartsLayout()) and _tells(sides[0].arrays[0]):
             self._alike.add(key)
 
-    def _apart(self, one: Array, other: Array, types: tuple[str, str]) -> Distance:
+    def _apart(self, one: Array, other: Array, types: Types) -> Distance:
         return distance(one, other, types, self._tolerance)
 
     def _with_unlike(
@@ -262,7 +262,7 @@ class Joiner:
         option: _ShardOption,
         sides: _Sides,
         wholes: _WholesOfBoth,
-        types: tuple[str, str],
+        types: Types,
     ) -> Distance:
         """Adds to a distance which rank it comes from, where ranks have copies of a tensor or of its slices."""
         if found.equal or not option.copies or any(layout.flat for layout in option.layouts):
