@@ -216,10 +216,10 @@ def test_an_important_column_stays_where_a_shorter_name_makes_room_for_it() -> N
 
 
 def test_a_cut_cell_keeps_its_meaning() -> None:
-    (_, line) = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[meant(NAME, Meaning.ORIGIN)]], Terminal(30))
+    (_, line) = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[meant(NAME, Meaning.FINDING)]], Terminal(30))
     (piece,) = line
     assert isinstance(piece, Meant)
-    assert (piece, piece.meaning) == ("Default/…/Div-op385:out:0", Meaning.ORIGIN)
+    assert (piece, piece.meaning) == ("Default/…/Div-op385:out:0", Meaning.FINDING)
 
 
 def test_a_folded_line_keeps_its_meanings() -> None:
@@ -238,3 +238,14 @@ def test_a_terminal_without_the_sign_of_a_cut_gets_another_one() -> None:
     (_, spelled) = table_lines([Column("name", cut=Cut.MIDDLE)], [["漢字" * 20 + "-op1"]], latin)
     assert line_text(spelled).isascii()
     assert width_of(line_text(spelled)) <= 30
+
+
+def test_names_that_would_be_cut_alike_begin_where_they_differ() -> None:
+    names = [
+        f"model.layers.{layer}.{norm}_layernorm.weight" for layer in (0, 1) for norm in ("input", "post_attention")
+    ]
+    for width in (20, 24, 30):
+        rows = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[name] for name in names], Terminal(width))
+        shown = [line_text(row) for row in rows[1:]]
+        assert len(set(shown)) == len(names), shown
+        assert all(width_of(text) <= width for text in shown)

@@ -41,7 +41,12 @@ def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
 
 @pytest.fixture(autouse=True)
 def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of the screen are written into the working directory, and some tests press every key."""
+    """Pictures of the screen are written into the working directory, and some tests press every key.
+
+    The terminal has all colours, whatever terminal the tests run in.
+    """
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.chdir(tmp_path)
 
 

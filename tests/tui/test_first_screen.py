@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -45,6 +46,11 @@ def overflow_only(path: Path, size: tuple[int, int]) -> AbstractAsyncContextMana
     return opened_by(open_session, size=size, title=str(path), recommended=False)
 
 
+def answer(screen: Driver) -> str:
+    """The line of the answer without the scope that it names where there is room."""
+    return re.sub("Default/(network-WithLossCell/_backbone-Net/|network-Net/act-ReLU/)?", "", screen.lines[1])
+
+
 @pytest.mark.covering
 @every_size
 @pytest.mark.parametrize(("key", "view"), [("o", OriginView), ("E", ExplainView)])
@@ -52,7 +58,7 @@ async def test_one_key_leads_from_the_first_screen_to_the_reason(
     open_screen: OpenScreen, size: tuple[int, int], key: str, view: type
 ) -> None:
     async with open_screen(NAN, size=size) as screen:
-        assert screen.lines[1].startswith(
+        assert answer(screen).startswith(
             " Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0) · 1 more origin"
         )
         assert screen.main.state.step == 3
@@ -86,7 +92,7 @@ async def test_frozen_weights_and_dead_units_are_told_on_the_first_screen(
         found, more, keys = ", tensor all zero", " · 21 more findings", "o path  E explain"
         if size == (80, 24):  # fewer words, so that the next key stays; a number is never cut
             found, more, keys = ", all zero", " …", "o path"
-        assert screen.lines[1].startswith(f" Found at step 0: act3-ReLU/ReLU-op0{found} (the units are dead){more}  ")
+        assert answer(screen).startswith(f" Found at step 0: act3-ReLU/ReLU-op0{found} (the units are dead){more}  ")
         assert screen.lines[1].rstrip().endswith(f"  {keys}")
         await screen.press("enter")
         await screen.settled()
@@ -154,7 +160,7 @@ async def test_of_several_ranks_the_first_screen_names_the_one_that_broke(
         path.unlink()
     writer.tensor(1, "ReLU", RELU, np.array([np.nan, 1.0], np.float32), rank=1)
     async with opened(tmp_path, size=size, recommended=True) as screen:
-        assert screen.lines[1].startswith(" Begins at step 1 of rank 1: ReLU-op")
+        assert answer(screen).startswith(" Begins at step 1 of rank 1: ReLU-op")
         assert (screen.main.state.rank, screen.main.state.step) == (1, 1)
 
 
@@ -244,7 +250,7 @@ async def test_a_stop_of_a_training_with_a_hit_says_so_and_leads_there(size: tup
         await screen.press("right_square_bracket")
         await screen.ordered("run 1")
         await screen.stopped(screen.trainings.trainings[0], 3)
-        assert screen.lines[1].startswith(" Begins at step 3: Log-op2, -Inf 6 of 6")
+        assert answer(screen).startswith(" Begins at step 3: Log-op2, -Inf 6 of 6")
         current = screen.main.hits_pane.current
         assert current is not None
         assert current.key.node.endswith("Log-op2")
@@ -280,8 +286,11 @@ async def test_what_would_be_read_is_said_before_it_is_read(
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
     async with open_screen(NAN, size=size, measured=False) as screen:
-        assert screen.lines[1].strip() == ""
-        assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
+        assert screen.lines[1].strip() == "○ not checked yet: r checks this step (1.081 MB), R every step and rank"
+        assert screen.lines[2].strip() == ""
+        await screen.press("4")
+        assert "4 Hits" in screen.text
+        assert "outdated" not in screen.text, "there is nothing yet that could be"
 
 
 async def test_a_key_that_was_pressed_first_keeps_the_cursor(open_screen: OpenScreen) -> None:
@@ -353,13 +362,13 @@ async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_ou
 async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         before = screen.pane("hits")
-        await screen.press("3", "down", "down", "down", "x")
+        await screen.press("3", "down", "down", "down", "space")
         await screen.settled()
         assert screen.main.session is not None
         fewer = screen.pane("hits")
         assert 0 < len(fewer) < len(before)
         assert "● steps 0–5 checked" in screen.lines[2]
-        await screen.press("x")
+        await screen.press("space")
         await screen.settled()
         assert screen.pane("hits") == before
 
@@ -425,3 +434,29 @@ async def test_messages_leave_the_keys_where_they_are(open_screen: OpenScreen, s
         assert screen.lines[-1] == keys
         await screen.press("down")
         assert "hit 2 of 914" not in screen.text
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_answer_names_the_scope_where_there_is_room_and_the_nodes_open_with_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        scope = "Default/network-WithLossCell/_backbone-Net/"
+        assert (f"{scope}Log-op381, -Inf 1 of 4" in screen.lines[1]) == (size[0] == 200)
+        assert ("o path  E explain" in screen.lines[1]) == (size[0] > 80), "keys before the scope"
+        await screen.press("1")
+        for part in scope.split("/")[:-1]:
+            assert f"▾ {part}" in screen.text
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_scopes_around_a_node_far_below_come_into_sight_with_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen("msprobe-L1-nan", size=size) as screen:
+        await screen.press("1")
+        lines = [line.strip(" │▌") for line in screen.lines]
+        at = next(at for at, line in enumerate(lines) if line.startswith("◆") and "log.0" in line)
+        assert any("▾ Torch" in line for line in lines[:at])

@@ -144,7 +144,7 @@ async def test_n_says_why_there_is_no_hit_to_go_to(open_screen: OpenScreen, size
         await screen.press_each("0", "n")
         assert screen.main.state.step == 3
     async with eight_ranks(size, overflow=False) as screen:
-        await screen.press_each("3", "x", "n")
+        await screen.press_each("3", "space", "n")
         assert "no watchpoint is enabled" in screen.main.footer.notice
         await screen.press_each("O")
         assert "no watchpoint is enabled" in screen.main.footer.notice
@@ -313,3 +313,34 @@ async def test_one_step_only_and_all_steps_again_is_where_one_was(
         assert (screen.main.hits_pane.current, screen.main.state.step, screen.pane("hits")) == before
         await screen.press_each("down")
         assert screen.main.state.step == 3, "the next key leads on as ever"
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_a_condition_stands_once_above_the_hits_that_share_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("4", "home")
+        rows = screen.main.hits_pane.table.rows
+        said = [str(rows.cells(row)[4]) for row in range(40)]
+        assert said[0] in {"TO", "tensor overflow"}
+        assert set(said[1:15]) == {""}
+        after = next(at for at, text in enumerate(said) if "TZ" in text)
+        assert said[after + 1] == said[0], "a row that ends the group says its own"
+        await screen.press("down")
+        assert "tensor overflow" in screen.main.hits_pane.detail
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_names_have_the_room_that_other_columns_do_not_need(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("4", "home")
+        (title,) = (line for line in screen.lines if " slot" in line and " node" in line)
+        assert title.index(" slot") - title.index(" node") > {80: 32, 120: 28, 200: 50}[size[0]]
+        assert "128 of 512" in screen.text
+        if size == (200, 50):
+            assert screen.main.hits_pane.size.height > screen.main.tensors_pane.size.height * 2

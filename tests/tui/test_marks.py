@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.sources.memory import MemorySource, Op, table_of
+from tui_debugger.graph.table import NodeFlag
 from tui_debugger.graph.tree import build_tree
 from tui_debugger.model import Side
 from tui_debugger.session import Session
@@ -22,3 +25,12 @@ def test_a_hit_on_a_row_that_is_gone_marks_nothing() -> None:
     tree = build_tree(nodes)
     marks = make_marks(nodes, tree, None, result, (0, 0))
     assert [int(tree.row[i]) for i in marks.hit.nonzero()[0] if tree.row[i] >= 0] == [1]
+
+
+def test_a_mark_that_every_node_would_have_is_no_mark() -> None:
+    session = Session(MemorySource({0: {0: {}}}, ops=[Op("a"), Op("b")]))
+    nodes = session.nodes(0)
+    tree = build_tree(nodes)
+    for files, marked in (([0, 0], 0), ([1, 0], 1), ([1, 1], 0)):
+        some = replace(nodes, flags=np.array(files, nodes.flags.dtype) * int(NodeFlag.FILE_ONLY))
+        assert make_marks(some, tree, None, None, (0, 0)).file_only.sum() == marked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -17,10 +18,10 @@ from tests.tui.sizes import every_size
 async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen("mindspore-2.0-nan", size=size) as screen:
         await screen.settled()
-        assert "step 3 of 0–5  loss NaN (recognised)" in screen.text.splitlines()[0]
+        assert "step 3 of 0–5  loss NaN" in screen.text.splitlines()[0]
         await screen.press("left_square_bracket")
         await screen.settled()
-        assert "step 2 of 0–5  loss 1.3859 (recognised)" in screen.text.splitlines()[0]
+        assert "step 2 of 0–5  loss 1.3859" in screen.text.splitlines()[0]
 
 
 @pytest.mark.turns("size")
@@ -31,11 +32,11 @@ async def test_the_loss_is_that_of_the_hit_under_the_cursor(open_screen: OpenScr
             await screen.press_each("4", key)
             hit = screen.main.hits_pane.current
             assert hit is not None
-            assert f"step {hit.key.step} of 0–5  loss {loss} (recognised)" in screen.text.splitlines()[0]
+            assert f"step {hit.key.step} of 0–5  loss {loss}" in screen.text.splitlines()[0]
             assert hit.key.node.rpartition("/")[2] in screen.main.hits_pane.detail, (
                 "before the loss, where there is little room"
             )
-        assert screen.main.hits_pane.detail.endswith("weight not changed · loss 1.0988 (recognised)")
+        assert screen.main.hits_pane.detail.endswith("weight not changed · loss 1.0988")
 
 
 @pytest.mark.turns("size")
@@ -54,3 +55,17 @@ async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int
         first = screen.text.splitlines()[0]
         assert "rank 0  step 1 " in first, "of how many goes first where there is little room"
         assert not unsafe(screen.text)
+
+
+@every_size
+async def test_a_key_beside_the_loss_plots_it_and_says_where_it_comes_from(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen("mindspore-2.0-nan", size=size) as screen:
+        await screen.settled()
+        assert "loss NaN  $" in screen.lines[0]
+        await screen.press("dollar_sign")
+        await screen.settled()
+        assert type(screen.app.screen).__name__ == "TrendView"
+        assert re.search(r"loss recognised, not noted by the program: output of \w+", screen.text)
+        assert re.search(r"loss \(recognised\)", screen.text), "its plot comes first"

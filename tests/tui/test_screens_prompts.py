@@ -22,6 +22,10 @@ STEPS = [0, 5, 10, 40]
 RUNS = [GraphRun(step, graph, f"kernel_graph_{graph}", step in STEPS) for step in range(41) for graph in (0, 3)]
 
 
+FOUND = {0: 0, 5: 1200, 10: 3}
+"""Findings by step; the last step was not checked."""
+
+
 class TestStepText:
     @pytest.mark.parametrize(
         ("text", "step"),
@@ -86,14 +90,24 @@ class TestStepText:
 
 
 class TestStepPrompt:
-    async def test_starts_at_the_current_step_and_lists_steps_with_their_graphs(self) -> None:
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
-            assert "▌▶       10 kernel_graph_0, kernel_graph_3" in view.text
+    async def test_starts_at_the_current_step_and_lists_steps_with_their_findings_and_graphs(self) -> None:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
+            listed = [line.strip(" │▌▶").split() for line in view.lines if "kernel_graph" in line]
+            graphs = ["kernel_graph_0,", "kernel_graph_3"]
+            assert listed[:3] == [["0", "0", *graphs], ["5", "1,200", *graphs], ["10", "3", *graphs]]
+            assert listed[3] == ["40", "not", "checked", *graphs]
+            assert any("▌▶       10" in line for line in view.lines)
             await view.press("enter")
             assert view.result == 10
 
+    async def test_graphs_that_are_the_same_at_every_step_take_no_room(self) -> None:
+        runs = [run for run in RUNS if run.has_data]
+        async with opened(StepPrompt(STEPS, 10, runs, FOUND)) as view:
+            assert "findings" in view.text
+            assert "graph" not in view.text
+
     async def test_typing_shows_the_nearest_and_refuses_what_is_not_dumped(self) -> None:
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
             await view.type("38")
             assert "step 38 is not dumped: 10 comes before, 40 after it" in view.text
             assert any(line.lstrip(" │").startswith("▌        40") for line in view.lines)
@@ -104,46 +118,46 @@ class TestStepPrompt:
 
     @pytest.mark.parametrize(("text", "step"), [("5", 5), ("+1", 40), ("-1", 5), ("last", 40), ("f", 0)])
     async def test_enter_goes(self, text: str, step: int) -> None:
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
             await view.type(text)
             await view.press("enter")
             assert view.result == step
 
     async def test_arrow_and_page_keys_pick_whatever_was_typed(self) -> None:
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
             await view.type("x")
             await view.press("pageup", "down", "enter")
             assert view.result == 5
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
             await view.press("pagedown", "enter")
             assert view.result == 40
 
     async def test_esc_returns_nothing(self) -> None:
-        async with opened(StepPrompt(STEPS, 10, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 10, RUNS, FOUND)) as view:
             await view.type("5")
             await view.press("escape")
             assert view.result is None
 
     async def test_a_current_step_that_is_not_dumped(self) -> None:
-        async with opened(StepPrompt(STEPS, 11, RUNS)) as view:
+        async with opened(StepPrompt(STEPS, 11, RUNS, FOUND)) as view:
             await view.press("enter")
             assert view.result == 10
 
     async def test_a_hundred_thousand_steps(self) -> None:
-        async with opened(StepPrompt(range(100_000), 5, ())) as view:
+        async with opened(StepPrompt(range(100_000), 5, (), {})) as view:
             await view.type("99998")
             await view.press("enter")
             assert view.result == 99_998
 
     async def test_no_step_at_all(self) -> None:
-        async with opened(StepPrompt([], 0, ())) as view:
+        async with opened(StepPrompt([], 0, (), {})) as view:
             await view.press("enter", "1", "enter", "down", "enter")
             assert "no step is dumped" in view.text
             assert view.open
 
     async def test_hostile_graph_names_and_runs_without_data(self) -> None:
         runs = [GraphRun(0, i, name, has_data=bool(i % 2)) for i, name in enumerate(HOSTILE)]
-        async with opened(StepPrompt([0], 0, runs)) as view:
+        async with opened(StepPrompt([0], 0, runs, {})) as view:
             assert "[red]x[/] (no data)" in view.text
             view.check_clean()
 

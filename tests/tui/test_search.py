@@ -40,9 +40,10 @@ def table(screen: Driver) -> VirtualTable:
 
 
 def current(screen: Driver) -> str:
-    """The row under the cursor of the pane that has the focus."""
+    """The row under the cursor of the pane that has the focus; a hit without its conditions, see ``HitRows``."""
     rows = screen.rows(table(screen))
-    return rows[table(screen).cursor_row].strip() if rows else ""
+    row = rows[table(screen).cursor_row].strip() if rows else ""
+    return row.partition("out:0")[0] if screen.main.current_pane == "hits" else row
 
 
 def count(screen: Driver) -> str:

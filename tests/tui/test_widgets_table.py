@@ -292,3 +292,25 @@ async def test_columns_that_came_while_it_was_hidden_share_the_width_that_it_com
         await pilot.pause()
         assert app.table.size.width == 60
         assert lines(app.table)[1] == "▌     0 " + "node/0".ljust(42) + " float32"
+
+
+async def test_room_that_one_column_does_not_need_goes_to_the_names() -> None:
+    columns = TableColumn("name", 8, elastic=1), TableColumn("why", 20, elastic=4), TableColumn("x", 3)
+    name = "Default/network/backbone/norm"
+    app = TableApp(VirtualTable(columns, ListRows([(ScopedName(Text(name)), "NaN", "1")])))
+    async with app.run_test(size=(48, 5)):
+        assert lines(app.table)[1].split() == [f"▌{name}", "NaN", "1"]
+        app.table.set_rows(ListRows([(ScopedName(Text(name)), "a cause of very many words", "1")]))
+        assert "a cause of very many words" in lines(app.table)[1], "and back to a text that needs it"
+
+
+@pytest.mark.parametrize("scoped", [False, True])
+async def test_a_shortened_name_differs_from_its_neighbours(scoped: bool) -> None:
+    names = [f"model.layers.{layer}.{norm}_layernorm" for layer in (0, 1) for norm in ("input", "post_attention")]
+    cells = [(ScopedName(Text("Functional.linear"), name) if scoped else ScopedName(Text(name)),) for name in names]
+    app = TableApp(VirtualTable((TableColumn("name", 8, elastic=1),), ListRows(cells)))
+    for width in (26, 32, 40):
+        async with app.run_test(size=(width, 6)):
+            shown = [line.strip("▌ ") for line in lines(app.table)[1:5]]
+            assert len(set(shown)) == len(names), shown
+        app = TableApp(VirtualTable((TableColumn("name", 8, elastic=1),), ListRows(cells)))

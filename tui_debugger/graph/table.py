@@ -189,6 +189,12 @@ class NodeTable:
         mask: Mask = (self.category != int(Category.CONSTANT)) & ~self.structural
         return mask
 
+    @cached_property
+    def beside_graph(self) -> Mask:
+        """Mask over rows: nodes known from names of files only, where other nodes are in a graph."""
+        mask = (self.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
+        return mask & ~mask.all()
+
     def stack(self, row: int) -> tuple[Frame, ...]:
         index = int(self.stack_id[row])
         return self.stacks[index] if index >= 0 else ()

@@ -111,7 +111,7 @@ SHOWS_NOTHING: Final = Shows(Has.NO, Has.NO, Has.NO, Order.NAMES, Edges.NONE, Ha
 """A layout replaces what it has."""
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
 EDGES_INFERRED: Final = (
-    "edges inferred: from nesting and from equal tensors; an origin is as sure as the edges that lead to it"
+    "edges inferred: from names, nesting and equal tensors; an origin is as sure as the edges that lead to it"
 )
 ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
 STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"

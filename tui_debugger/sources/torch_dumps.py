@@ -31,9 +31,6 @@ GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
 PARAMETERS, PARAMETERS_ROOT = "parameters", 1
 """The graph of parameters: these are often recorded at some steps only, and have a previous step of their own."""
-ORIGINS_WITHOUT_EDGES: Final = (
-    "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
-)
 ROOT_MODULE: Final = "(root)"
 """The name of the outermost module where it has none."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
@@ -229,9 +226,6 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         return self.layout
 
     _new_nodes = _TorchDumpNodes
-
-    def _layout_notices(self) -> Iterable[str]:
-        return (ORIGINS_WITHOUT_EDGES,)
 
     def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
         parameters = sorted(self._layout.parameters.get(rank, ()))

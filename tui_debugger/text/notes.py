@@ -23,17 +23,17 @@ def value_text(value: Note) -> str:
     return str(value) if isinstance(value, int) and abs(value) < 10**9 else number(float(value))
 
 
-def note_text(note: ShownNote) -> str:
-    return f"{clean(note.name)} {value_text(note.value)}" + (f" ({RECOGNISED})" if note.recognised else "")
+def note_text(note: ShownNote, *, marked: bool = True) -> str:
+    return f"{clean(note.name)} {value_text(note.value)}" + (f" ({RECOGNISED})" if note.recognised and marked else "")
 
 
 NOTES_ROOM: Final = 36
 """The most cells for the notes of a step beside something else."""
 
 
-def notes_text(notes: Sequence[ShownNote], room: int = 0) -> str:
+def notes_text(notes: Sequence[ShownNote], room: int = 0, *, marked: bool = True) -> str:
     """Returns the notes of a step as ``loss 0.53  lr 1e-4``; ``room``: the most cells (0: no limit), cut by ``…``."""
-    texts = [note_text(note) for note in notes]
+    texts = [note_text(note, marked=marked) for note in notes]
     if not room:
         return "  ".join(texts)
     shown: list[str] = []

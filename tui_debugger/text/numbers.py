@@ -47,11 +47,11 @@ def share(part: float, whole: float) -> str:
 
 
 def count(value: int) -> str:
-    """Returns a count in at most six cells: ``0``, ``12345``, ``1.2M``."""
+    """Returns a count in at most six cells: ``0``, ``12,345``, ``1.2M``."""
     for limit, unit in ((1e5, ""), (1e6, "k"), (1e9, "M"), (1e12, "G"), (1e15, "T")):
         if value < limit:
             scale = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[unit]
-            return str(value) if not unit else f"{value / scale:.4g}{unit}"
+            return f"{value:,}" if not unit else f"{value / scale:.4g}{unit}"
     return f"{value:.1e}"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Final
 
 from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
@@ -112,8 +113,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 _RANK: Final = re.compile(r"rank \d+ ")
+_LEAST_APART: Final = 8
+"""From this number of cells on a name is told apart from its neighbours."""
 _LEAST_NUMBERED: Final = 12
 """From this number of cells on a name keeps the numbers of its layers."""
+_PART: Final = re.compile(r"[/.:]")
 NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 """A number between dots, the number of the layer: it tells ``layers.7.mlp.weight`` from similar names."""
 
@@ -180,6 +184,34 @@ def _cut_own(text: str, width: int, mark: str) -> str:
     return _first(text, room - width_of(tail)) + mark + tail
 
 
+def told_apart(short: Mapping[str, str], width: int, mark: str = CUT) -> dict[str, str]:
+    """Returns other short forms for names whose short forms (``short``, by name) are alike, as far as there is room.
+
+    They begin where the names begin to differ: ``…0.input_norm.weight``, ``…0.output_norm.weight``.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, text in short.items():
+        groups.setdefault(text, []).append(name)
+    alike = [names for names in groups.values() if len(names) > 1]
+    found = dict[str, str]()
+    for tried in (alike, [[name for names in alike for name in names]]):
+        found = {name: text for names in tried if names for name, text in _begun_later(names, width, mark).items()}
+        if len({**short, **found}) == len(set({**short, **found}.values())):
+            break
+    return found
+
+
+def _begun_later(names: Sequence[str], width: int, mark: str) -> dict[str, str]:
+    """Returns different short forms without the beginning that the names share; empty if there is no room for them."""
+    same = len(commonprefix(names))  # noqa: RUF071 - characters are meant
+    begins = max(same - len(_PART.split(names[0][:same])[-1]), same - width // 2)
+    for cut in (cut_middle, cut_end):
+        texts = {name: cut(mark * (begins > 0) + name[begins:], width, mark) for name in names}
+        if width >= _LEAST_APART and len(set(texts.values())) == len(names):
+            return texts
+    return {}
+
+
 # -- which columns stay ----------------------------------------------------------------------------
 
 
@@ -236,6 +268,11 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
         kept = _kept(columns, widths, terminal.columns)
         widths = _narrowed(columns, widths, kept, terminal.columns)
     mark = CUT if terminal is None or terminal.shows(CUT) else ".."
+    apart = {
+        at: _names_apart({line[at] for line in lines if isinstance(line, tuple)}, widths[at], mark)
+        for at in kept
+        if columns[at].cut is Cut.MIDDLE and terminal is not None
+    }
     found: list[Pieces] = []
     for line in lines:
         if isinstance(line, FullWidthLine):
@@ -244,7 +281,7 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
         if terminal is None:
             found.append(_aligned(columns, kept, dict(enumerate(line)), widths))
             continue
-        cells = {at: _narrow(columns[at].cut, line[at], widths[at], mark) for at in kept}
+        cells = {at: _narrow(columns[at].cut, line[at], widths[at], mark, apart.get(at, {})) for at in kept}
         for number in range(max(map(len, cells.values()))):
             below = {at: parts[number] if number < len(parts) else "" for at, parts in cells.items()}
             found.append(_aligned(columns, kept, below, widths))
@@ -289,13 +326,18 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
     return found
 
 
-def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
+def _names_apart(names: Iterable[str], width: int, mark: str) -> dict[str, str]:
+    return told_apart({name: cut_middle(name, width, mark) for name in names}, width, mark)
+
+
+def _narrow(cut: Cut, cell: str, width: int, mark: str, apart: Mapping[str, str]) -> list[str]:
     if width_of(cell) <= width:
         return [cell]
     meaning = getattr(cell, "meaning", None)
     if cut is Cut.FOLD:
         return [meant("".join(part), meaning) for part in fold(cell, Terminal(width))]
-    return [meant(cut_middle(cell, width, mark) if cut is Cut.MIDDLE else cut_end(cell, width, mark), meaning)]
+    short = apart.get(cell) or (cut_middle if cut is Cut.MIDDLE else cut_end)(cell, width, mark)
+    return [meant(short, meaning)]
 
 
 def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:

@@ -65,7 +65,7 @@ HEALTH_STYLES: Final[Mapping[Health, Style]] = {
     Health.ORIGIN: theme.FINDING + Style(reverse=True),
 }
 
-_WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
+_WIDTHS: Final = {Form.COUNT: 6, Form.REAL: 10, Form.PERCENT: 6}
 
 
 def _columns(fields: Sequence[StatisticField]) -> tuple[TableColumn, ...]:

@@ -13,11 +13,11 @@ from tui_debugger.model import Progress, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import NOTES_ROOM, notes_text
 from tui_debugger.text.numbers import plural
-from tui_debugger.text.tensors import order_text, step_text
+from tui_debugger.text.tensors import order_text, step_text, steps_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
-from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
+from tui_debugger.tui.widgets.bars import SCOPE, HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def header_lines(
     run: Text, session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status
 ) -> HeaderLines:
     """Returns the three header lines; ``run`` comes from ``run_cell``."""
-    return (
-        (run, position_text(session, state)),
-        answer_cells(session, state, checking_text(progress, status)),
-        (_state_cell(progress, status), coverage_text(session, state)),
-    )
+    answer, leads = answer_cells(session, state, checking_text(progress, status))
+    checks = _state_cell(progress, status)
+    if not answer and not progress:  # nothing was checked: what would be read, and which key does it
+        answer, checks = checks, answer
+    return (run, position_text(session, state)), (answer, leads), (checks, coverage_text(session, state))
 
 
 _STYLES: Final = {
@@ -56,14 +56,23 @@ def answer_cells(session: Session, state: ScreenState, checking: str) -> tuple[T
     left, right = Text(no_wrap=True), Text(no_wrap=True)
     if found is None:
         return left.append(checking, theme.DIM), right
-    left.append(f"{found.start} ", _STYLES[found.outcome.value]).append(found.what, theme.STRONG)
+    left.append(f"{found.start} ", _STYLES[found.outcome.value])
+    left.append(_scope(found), SCOPE).append(found.what, theme.STRONG)
     if found.reason:
         left.append(f" ({found.reason})")
     if found.more:
         left.append(f" · {found.more}", theme.DIM)
     for action, word in _leads(found, session, state):
-        right.append(("  " if right.plain else "") + key_of(action), theme.GOOD).append(f" {word}", theme.DIM)
+        right.append("  " if right.plain else "")
+        right.append(key_of(action), theme.GOOD + _click(action)).append(f" {word}", theme.DIM + _click(action))
     return left, right
+
+
+def _scope(found: Headline) -> str:
+    """Returns the part of the node's path that the answer leaves out."""
+    parts = clean(found.hit.key.node).split("/") if found.hit is not None else []
+    known = next((at for at in range(1, len(parts)) if found.what.startswith("/".join(parts[at:]))), 0)
+    return "".join(f"{part}/" for part in parts[:known])
 
 
 def checking_text(progress: Mapping[str, Progress], status: Status) -> str:
@@ -100,7 +109,9 @@ def run_cell(session: Session) -> Text:
         text.append("  " + clean(info.title), theme.STRONG)
     # The limits come before the layout: a narrow terminal must not cut them.
     limits = [limit.partition(":")[0] for limit in info.limits]
-    text.append("  " + " · ".join(clean(part) for part in (*limits, info.layout, info.device) if part))
+    if limits:
+        text.append("  " + " · ".join(map(clean, limits))).append(f" (key {key_of('notices')} explains)", theme.DIM)
+    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device) if part))
     if not session.scope.whole:
         text.append("  " + clean(session.scope.name), theme.DOUBT)
         return text.append(f" (key {key_of('whole_run')}: all)", theme.DIM)
@@ -128,10 +139,13 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
             text.append(f"; runs out of order (key {key_of('history')})", theme.DOUBT)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
+    if state.gone:
+        text.append(f"; {steps_text(state.gone)} gone", theme.DOUBT)
     if state.overflowed:
         text.append(f"  {theme.OVERFLOW_GLYPH}{state.overflowed:,} overflowed", theme.FINDING)
     if state.step is not None and (notes := session.notes_at(state.rank, state.step)):
-        text.append("  " + notes_text(notes, NOTES_ROOM), theme.STRONG)
+        text.append("  " + notes_text(notes, NOTES_ROOM, marked=False), theme.STRONG)
+        text.append(f"  {key_of('loss')}", theme.GOOD).append(" plot", theme.DIM)
     return text
 
 
@@ -169,5 +183,10 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
                 text.append(f" · {plural(unlisted, 'part')} not listed", theme.DOUBT)
     notices = len(session.notices)
     if notices:
-        text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)
+        text.append("  " if text.plain else "")
+        text.append(f"! {plural(notices, 'notice')}", theme.DOUBT + _click("notices"))
     return text
+
+
+def _click(action: str) -> Style:
+    return Style(meta={"@click": f"screen.act('{action}')"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tui_debugger.model import Side, TensorKey, Verdict
+from tui_debugger.tui import actions
 from tui_debugger.tui.context import Context, Controller
 from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewSubject, ViewTarget
 from tui_debugger.tui.views.view import View
@@ -35,7 +36,7 @@ class ViewOpener(Controller):
         self.comparison: RunComparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {view.id: partial(self.open_here, view.id) for view in VIEWS}
+        return {view.id: partial(self.open_here, view.id) for view in VIEWS} | actions.methods_of_keys(self)
 
     # -- what is under the cursor --------------------------------------------------------------------
 
@@ -79,6 +80,16 @@ class ViewOpener(Controller):
         row = next(outputs, context.tensors_pane.current)
         return self.of_row(row) if row is not None else None
 
+    def _scope_here(self) -> ViewTarget | None:
+        """Returns the scope under the cursor of the node tree, with its first operator."""
+        pane, state = self._context.nodes_pane, self.state
+        if self._context.current_pane() != "nodes" or pane.current_row >= 0 or state.step is None:
+            return None
+        row = pane.first_operator()
+        if row < 0 or pane.nodes is None or pane.scopes is None:
+            return None
+        return ViewTarget(pane.nodes.key(state.rank, state.step, row), row, scope=pane.scopes.path(pane.current))
+
     def of_row(self, row: TensorRow) -> ViewTarget | None:
         nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
@@ -104,11 +115,20 @@ class ViewOpener(Controller):
         return next((hit for hit in found if hit.key == key), None)
 
     def open_here(self, view: str) -> None:
-        target = self.here()
+        target = (self._scope_here() if view == "relations" else None) or self.here()
         if target is None and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, target or ViewTarget(NOWHERE, -1))
+
+    def act_loss(self) -> None:
+        from tui_debugger.tui.views.trend import TrendView
+
+        target = self.here()
+        if target is None or not self.session.run_notes(target.key.rank).names():
+            self.say("no loss is known: the program noted none, and none was recognised in the steps checked", bad=True)
+        else:
+            self._context.app.push_screen(TrendView(self, self._with_current_row(target), notes_first=True))
 
     def compare_with(self, against: ComparedRun) -> None:
         from tui_debugger.session import comparison  # imported only when needed: the first frame does without

@@ -69,7 +69,7 @@ async def test_the_answer_stands_above_and_the_cursor_on_the_origin(
         assert marks(screen) == [*"✗" * 8, "◆"]
         assert any(line.startswith(" ▌◆    3 Log-op381") for line in screen.lines)
         assert "train_nan.py:53  e = self.log(" in screen.text
-        inputs = [line.split()[1:7] for line in screen.lines if line.startswith(" ▌  in:0")]
+        inputs = [line.partition("▌  ")[2].split()[:6] for line in screen.lines if "▌  in:0" in line]
         assert inputs == [["in:0", "0", "0", "0", "99.547", "float32"]]
         screen.check_clean()
 
@@ -84,7 +84,7 @@ async def test_moving_shows_the_hop_below(checked: Callable[[], tuple[Session, l
         assert "ReduceSum-op382  out:0  kernel_graph_0  rank 0" in screen.text
         await screen.press("g")
         assert "moment2.head.bias  out:0  kernel_graph_0" in screen.text
-        assert "value before, of step 4" in screen.text
+        assert "value of step 4" in screen.text
 
 
 async def test_enter_goes_there_and_v_shows_the_values(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
@@ -145,19 +145,19 @@ async def test_a_finding_that_is_not_nan_asks_its_watchpoint_upstream(
         assert "bad here means: " in screen.text
 
 
-async def test_w_shows_the_next_thing_that_was_found(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
+async def test_m_shows_the_next_thing_that_was_found(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     hit = next(hit for hit in hits if len(questions_about(session, hit)) > 1)
     async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit)), WIDE) as screen:
         first = next(line for line in screen.lines if "bad here means: " in line)
         assert "(finding 1 of" in first
-        await screen.press("w")
+        await screen.press("m")
         second = next(line for line in screen.lines if "bad here means: " in line)
         assert "(finding 2 of" in second
         assert second.partition("(")[0] != first.partition("(")[0]
     single = hit_on(hits, "Log-op381", 3)
     async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(single)), WIDE) as screen:
-        await screen.press("w")
+        await screen.press("m")
         assert "nothing else was found" in screen.text
 
 
@@ -262,3 +262,17 @@ async def test_the_end_of_the_path_says_how_far_it_spread_where_the_step_was_che
         assert spread in text, "the other origin came of something else"
         assert "M shows the map of it" in text
         screen.check_clean()
+
+
+@pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
+async def test_details_stand_beside_the_path_or_right_below_it(
+    size: tuple[int, int], checked: Callable[[], tuple[Session, list[Hit]]]
+) -> None:
+    session, hits = checked()
+    view = OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "Log-op381", 3)))
+    async with opened(view, size):
+        path, detail = view.table.region, view.query_one("#hop").region
+        if size == WIDE:
+            assert (detail.y, detail.x > path.right) == (path.y, True)
+        else:
+            assert (detail.x, detail.y) == (path.x, path.bottom), "no empty lines between them"

@@ -52,10 +52,6 @@ from tui_debugger.stats.records import ROW, RecordedColumns, RecordState
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
-INFERRED: Final = (
-    "edges are inferred from tensors that look the same and from modules around calls: nothing in the dump says what "
-    "flows where"
-)
 _FRAMEWORKS: Final = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 _HEAD_BYTES: Final = 4096
 _HEAD: Final = re.compile(rb'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
@@ -394,10 +390,8 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
             yield f"task {task}: extremes, means and norms were recorded, no values; one NaN hides all of them"
         if level == "L1":
             yield "level L1: calls are named by their numbers in the step; micro-batches are not told apart"
-        if level != "debug":
-            yield INFERRED
-        else:
-            yield "level debug: tensors that the program saved by name; there are no edges"
+        if level == "debug":
+            yield "level debug: tensors that the program saved by name"
 
     def _read(self, rank: int, step: int, nodes: _MsprobeNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
         with no_garbage_collection():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -19,7 +19,7 @@ from tui_debugger.model import GraphRun
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.tensors import BEFORE_FIRST, round_text, step_text, steps_text
 from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, Modal, PlainLine
-from tui_debugger.tui.theme import DIM, DOUBT, NONE, STRONG
+from tui_debugger.tui.theme import DIM, DOUBT, FINDING, NONE, STRONG
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
@@ -116,23 +116,36 @@ def nearest_step(step: int, steps: Sequence[int]) -> int:
     return min(steps, key=lambda each: (abs(each - step), each))
 
 
-def step_rows(steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> LazyRows[int]:
-    """Returns dumped steps with the graphs that ran.
+def step_rows(
+    steps: Sequence[int], current: int, runs: Iterable[GraphRun], findings: Mapping[int, int]
+) -> tuple[tuple[TableColumn, ...], LazyRows[int]]:
+    """Returns a table of dumped steps: their findings, and the graphs that ran if these differ from step to step.
 
-    ``runs`` without data are shown, too: they explain why a step has less data than others.
+    ``runs`` without data are shown, too: they explain why a step has less data than others. ``findings`` has the steps
+    that were checked.
     """
-    ran: dict[int, list[GraphRun]] = {}
+    ran: dict[int, Text] = {step: Text() for step in steps}
+    differ = False
     for run in runs:
-        ran.setdefault(run.step, []).append(run)
+        graphs = ran.setdefault(run.step, Text())
+        differ |= not run.has_data
+        name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
+        graphs.append(name, "" if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
+    differ |= len({ran[step].plain for step in steps}) > 1
 
     def cells(step: int) -> Sequence[Cell]:
-        here, graphs = step == current, Text()
-        for run in ran.get(step, ()):
-            name = f"{', ' if graphs else ''}{run.graph}{round_text(run.round)}"
-            graphs.append(name, None if run.has_data else DIM).append("" if run.has_data else " (no data)", DIM)
-        return Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else ""), graphs
+        here, count = step == current, findings.get(step)
+        found = Text("not checked" if count is None else f"{count:,}", FINDING if count else DIM)
+        mark, number = Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else "")
+        return (mark, number, found, ran[step]) if differ else (mark, number, found)
 
-    return LazyRows(steps, cells, lambda step: step)
+    columns: tuple[TableColumn, ...] = (
+        TableColumn("", 1),
+        TableColumn("step", 8, right=True),
+        TableColumn("findings", 11, right=True),
+    )
+    columns += (TableColumn("graphs", 20, elastic=1),) if differ else ()
+    return columns, LazyRows(steps, cells, lambda step: step)
 
 
 class StepPrompt(ListDialog[int]):
@@ -143,22 +156,25 @@ class StepPrompt(ListDialog[int]):
     heading = "Go to step"
     hints = (("Enter", "go"), ("↑ ↓", "pick"), ("Esc", "back"))
 
-    def __init__(self, steps: Sequence[int], current: int, runs: Sequence[GraphRun]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[int],
+        current: int,
+        runs: Sequence[GraphRun],
+        findings: Mapping[int, int],
+    ) -> None:
         """``steps`` are in the order in which they ran; ``+3`` and ``-2`` count from ``current``."""
         super().__init__()
         self.steps = steps
         self.current = current
         self.runs = runs
+        self.findings = findings
         self._picked: int | None = None
 
     def body(self) -> Iterable[Widget]:
         yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
-        yield VirtualTable(
-            (TableColumn("", 1), TableColumn("step", 8, right=True), TableColumn("graphs", 20, elastic=1)),
-            step_rows(self.steps, self.current, self.runs),
-            empty="no step is dumped",
-            id="steps",
-        )
+        columns, rows = step_rows(self.steps, self.current, self.runs, self.findings)
+        yield VirtualTable(columns, rows, empty="no step is dumped", id="steps")
 
     def on_mount(self) -> None:
         self.table.can_focus = False

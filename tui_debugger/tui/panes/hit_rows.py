@@ -468,9 +468,16 @@ class HitRows:
             *graph,
             ScopedName(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
-            abbreviation_text(hit, self.names),
+            self._conditions(index, hit),
             Text(detail_text(hit).plain, theme.DIM, no_wrap=True) if apart else detail_text(hit),
         ]
+
+    def _conditions(self, index: int, hit: Hit) -> Text:
+        """Returns the conditions of a hit; nothing if the row above has the same."""
+        above = self.hit(index - 1) if index else None
+        said = abbreviation_text(hit, self.names)
+        same = above is not None and above.key.step == hit.key.step and abbreviation_text(above, self.names) == said
+        return Text() if same else said
 
     def _rank_cell(self, index: int, tensor: int, member: int) -> Text:
         ranks = self.ranks(index)

@@ -50,6 +50,7 @@ class HitsPane(Pane):
             empty=f"nothing checked yet: {key_of('recheck')} checks this step",
             id="hit-table",
         )
+        self.table.sampled = 48
         self.rows: HitRows | None = None
         self.highlighted: Callable[[Hit], None] = lambda _: None
         self.notes_of: Callable[[Hit], str] = lambda _: ""
@@ -61,6 +62,8 @@ class HitsPane(Pane):
         self._place: tuple[int, int | None] = (0, None)
         self._many_ranks = False
         self._graphs: Mapping[str, str] = {}
+        self._only_graph = ""
+        self._columns_for: tuple[int, bool, Mapping[str, str]] = (0, False, {})
         self._rank_width = 0
         self._rounds = False
         self._names = 0
@@ -78,9 +81,13 @@ class HitsPane(Pane):
             self.refresh_rows()
 
     def _set_columns(self) -> None:
-        self.table.set_columns(
-            _columns(rank=self._rank_width, graphs=self._graphs, rounds=self._rounds, names=self._names)
-        )
+        self._columns_for = self._rank_width, self._rounds, self._graphs_shown
+        self.table.set_columns(_columns(rank=self._rank_width, graphs=self._graphs_shown, rounds=self._rounds))
+
+    @property
+    def _graphs_shown(self) -> Mapping[str, str]:
+        """The graphs that have a column: none where all rows are of one graph."""
+        return {} if self._only_graph else self._graphs
 
     def on_resize(self) -> None:
         names = NAMES_WIDTH if self.size.width >= _NAMED_FROM else 0
@@ -236,11 +243,13 @@ class HitsPane(Pane):
             kept = self.filter.mask(hits, self._place[1])
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found
+            several = [name for name in self._graphs if (kept & hits.of_graphs({name})).any()]
+            self._only_graph = several[0] if len(several) == 1 else ""
             self.rows = HitRows(
                 hits,
                 np.flatnonzero(kept),
                 self._many_ranks,
-                self._graphs,
+                self._graphs_shown,
                 rank=self._place[0],
                 order=self.order,
                 watchpoints=self.filter.watchpoints,
@@ -250,7 +259,7 @@ class HitsPane(Pane):
             width = 0 if not self._many_ranks else _RANK_WIDTH
             if self._many_ranks and self.rows.merged:
                 width = ranks_width({rank for rank, _ in self._result.pairs})
-            if width != self._rank_width or rounds != self._rounds:
+            if (width, rounds, self._graphs_shown) != self._columns_for:
                 self._rank_width, self._rounds = width, rounds
                 self._set_columns()
             # While a check runs, a cursor on the first row stays on the first row, even if earlier hits are found.
@@ -279,7 +288,8 @@ class HitsPane(Pane):
             mine, every = (sum(each) for each in zip((0, 0), *counts, strict=True))
             return f"{mine:,} of {every:,}" if filtered else f"{every:,}"
 
-        graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
+        named = self.filter.graphs or ({self._only_graph} if self._only_graph else ())
+        graphs = sorted(self._graphs.get(name, clean(name)) for name in named)
         merged = f"in {rows.tensors:,} rows" if rows.merged else ""
         parts = [" ".join(filter(None, (of(rows.counted.values()), "" if rows.others else merged)))]
         if step is not None and not self.filter.here and len(rows.counted) > 1:
@@ -358,7 +368,7 @@ _SCOPE_WIDTH = 40
 """Most cells of a scope in the filter line."""
 
 
-def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int = 0) -> tuple[TableColumn, ...]:
+def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool) -> tuple[TableColumn, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
         TableColumn("", 1, frozen=True, searched=False),
@@ -367,6 +377,6 @@ def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int =
         *((TableColumn("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         TableColumn("node", 18, elastic=4),
         TableColumn("slot", 8 if rounds else 5, searched=False),
-        TableColumn("hit", names or 8, elastic=0 if names else 1),
-        TableColumn("set → actual", 20, elastic=4, searched=False),
+        TableColumn("hit", 5, elastic=1),
+        TableColumn("set → actual", 14, elastic=2, searched=False),
     )

@@ -14,7 +14,7 @@ from textual.message import Message
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import bindings_for
+from tui_debugger.tui.actions import bindings_for, key_of
 from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
@@ -91,7 +91,7 @@ def make_marks(
         hit_elsewhere=hit_elsewhere,
         origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
-        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+        file_only=tree.keep_mask(nodes.beside_graph) & (leaves >= 0),
         overflowed=None if overflowed is None else tree.keep_mask(overflowed),
     )
 
@@ -126,6 +126,8 @@ class SpaceTarget:
 
 
 _INDENT = 2
+_PAGE = 16
+"""Lines of the list in the smallest terminal, until its size is known."""
 
 
 class _Lines:
@@ -210,7 +212,22 @@ class NodeTree(VirtualTable):
             return False
         if self._view.open_around(index):
             self._show()
-        return self.move_to_key(index)
+        top = self.top
+        found = self.move_to_key(index)
+        if self.top != top or not self.size.height:
+            self._show_scopes()
+        return found
+
+    def _show_scopes(self) -> None:
+        """Scrolls the scopes around the cursor into sight, as many as fit on the page with the cursor."""
+        if self._view is None or self.current < 0:
+            return
+        page = self.page if self.size.height else _PAGE
+        parents, first, entry = self._view.tree.parent, self.cursor_row, int(self._view.tree.parent[self.current])
+        while entry >= 0 and self.cursor_row - self.rows.find(entry) < page:
+            first, entry = self.rows.find(entry), int(parents[entry])
+        if first < self.top or not self.size.height:
+            self.show_above(self.cursor_row - first)
 
     # -- a search in it --------------------------------------------------------------------------
 
@@ -390,7 +407,7 @@ class NodesPane(Pane):
         self._kept = keep
         active = bool(summary(query, watchpoint_names))
         self.shown = keep if active else None
-        self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
+        self.tree_widget.set_empty(f"no node matches: {key_of('clear_filter')} shows all" if active else "no nodes")
         self.tree_widget.set_keep(keep, expand=active)
         self.set_count(f"{count:,} of {self._listed(structural=query.structural):,}" if active else f"{count:,}")
 
@@ -492,14 +509,15 @@ class NodesPane(Pane):
         if self.scopes is None or index < 0 or not self._target_known:
             return "", ""
         if target is None:
-            return ("Space makes a watchpoint of it",) * 2
+            return (f"{key_of('toggle_watch')} makes a watchpoint of it",) * 2
         if len(target.covered) != len(self.scopes.paths):
             return "", ""  # the nodes were read again; a new target comes with their marks
         adds, count = target.change(self.scopes, index, self.shown if self.scopes.is_scope(index) else None)
         if not count:
             return "", ""
         what = plural(count, "node") if self.scopes.is_scope(index) else "it"
-        does = f"Space adds {what} to" if adds else f"Space takes {what} out of"
+        key = key_of("toggle_watch")
+        does = f"{key} adds {what} to" if adds else f"{key} takes {what} out of"
         return f"{does} {target.long_name}", f"{does} {target.name}"
 
     def _describe(self) -> str:
@@ -519,8 +537,8 @@ class NodesPane(Pane):
             words.append(f"{theme.OVERFLOW_GLYPH} overflowed on the device")
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
-        if flags & NodeFlag.FILE_ONLY:
-            words.append("≈ from file names")
+        if self.nodes.beside_graph[row]:
+            words.append(f"{theme.FILE_GLYPH} known from names of files, not in the graph")
         return " · ".join(words)
 
 

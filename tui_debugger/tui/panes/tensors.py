@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
 
 
-def _columns(*, rounds: bool, overflows: bool) -> tuple[TableColumn, ...]:
+def _columns(*, rounds: bool, overflows: bool, steps: bool) -> tuple[TableColumn, ...]:
     # Imported here, because the first frame does without the table of statistics.
     from tui_debugger.tui.cells import statistic_columns
 
@@ -32,8 +32,7 @@ def _columns(*, rounds: bool, overflows: bool) -> tuple[TableColumn, ...]:
         TableColumn("shape", 9, elastic=1, searched=False),
         TableColumn("dtype", 8),
         *(replace(column, searched=False) for column in statistic_columns()),
-        TableColumn("step", 4, right=True, searched=False),
-        TableColumn("prev", 4, searched=False),
+        *((TableColumn("step", 4, right=True, searched=False),) if steps else ()),
         TableColumn("from", 12, elastic=2),
     )
 
@@ -56,8 +55,8 @@ class TensorsPane(Pane):
         self._shown: tuple[TensorRow, ...] = ()
         self._node_name = self._empty = ""
         self._measured = False
-        self._wide: tuple[bool, bool] | None = None
-        """Whether the columns have room for rounds, and for overflows; None before there are columns."""
+        self._wide: tuple[bool, bool, bool] | None = None
+        """Whether there is room for rounds, for overflows, and a column of steps; None before there are columns."""
         self.absent = "not dumped"
         self.recorded_in = ""
         """The name of the file with statistics without values; empty if not known."""
@@ -74,9 +73,10 @@ class TensorsPane(Pane):
             self.table.set_empty("no tensor matches" if self._rows else self._empty)
         self._shown = tuple(row for row in self._rows if pattern is None or pattern.test(_search_text(row)))
         rounds, overflows = any(row.key.round for row in self._rows), any(row.overflow for row in self._rows)
-        if (rounds, overflows) != self._wide:
-            self._wide = rounds, overflows
-            self.table.set_columns(_columns(rounds=rounds, overflows=overflows))
+        steps = len({row.key.step for row in self._rows}) > 1
+        if (rounds, overflows, steps) != self._wide:
+            self._wide = rounds, overflows, steps
+            self.table.set_columns(_columns(rounds=rounds, overflows=overflows, steps=steps))
         rows = LazyRows(
             self._shown,
             lambda row: self._cells(row, statistic_cells),
@@ -117,11 +117,11 @@ class TensorsPane(Pane):
             return [*head, Text(f"{row.error} (step {step_text(row.key.step)})", theme.DOUBT)]
         if row.index < 0:
             return [*head, Text(f"{self.absent}{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
-        previous = "yes" if row.has_previous else theme.NONE
         shape = shape_text(row.meta.shape) if row.meta is not None else ""
         dtype = clean(row.meta.dtype) if row.meta is not None else ""
         values = statistics(row.stats, theme.NONE if self._measured else "…")
-        return [*head, shape, dtype, *values, step_text(row.key.step), previous, _source(row)]
+        step = [step_text(row.key.step)] if self._wide is not None and self._wide[2] else []
+        return [*head, shape, dtype, *values, *step, _source(row)]
 
     def show_row(self) -> None:
         row = self.current

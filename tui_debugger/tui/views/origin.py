@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.view import ViewHost
 
 
+_WIDE = 180
+"""Cells of a terminal from which on the details stand beside the path."""
 LineId = tuple[int, ...]
 """Identifies a line: hop, branch of that hop, hop of the branch's own path, and so on."""
 
@@ -150,12 +153,13 @@ class Shape:
     """The columns that the run needs.
 
     ``graphs``: short name of each graph, empty for one graph. ``rounds``: some tensor was written several times in a
-    step.
+    step. ``brief``: without the columns that the details beside the path have, too.
     """
 
     many_ranks: bool = False
     graphs: Mapping[str, str] = field(default_factory=dict)
     rounds: bool = False
+    brief: bool = False
 
 
 def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
@@ -167,11 +171,9 @@ def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
         *((TableColumn("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
         TableColumn("tensor", 18, elastic=3),
         TableColumn("slot", 8 if shape.rounds else 5),
-        *COUNT_COLUMNS,
+        *(() if shape.brief else COUNT_COLUMNS),
         TableColumn("feeds", 32 - 5 * more, elastic=4),
-        *EXTREME_COLUMNS,
-        TableColumn("dtype", 8),
-        TableColumn("shape", 9, elastic=1),
+        *(() if shape.brief else (*EXTREME_COLUMNS, TableColumn("dtype", 8), TableColumn("shape", 9, elastic=1))),
     )
 
 
@@ -185,6 +187,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
     rank = [Text(str(row.key.rank), theme.DIM)] if shape.many_ranks else []
     graph = [Text(shape.graphs.get(row.key.graph, clean(row.key.graph)), theme.DIM)] if shape.graphs else []
     meta = row.meta
+    kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
     return [
         _mark(line),
         step_text(row.key.step),
@@ -192,11 +195,9 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
         *graph,
         ScopedName(text, scope, theme.DIM, words_only=True),
         Text(slot_text(row.key), theme.DIM),
-        *count_cells(row.stats),
+        *([] if shape.brief else count_cells(row.stats)),
         _way(line),
-        *extreme_cells(row.stats),
-        clean(meta.dtype) if meta is not None else "",
-        shape_text(meta.shape) if meta is not None else "",
+        *([] if shape.brief else [*extreme_cells(row.stats), *kind]),
     ]
 
 
@@ -273,7 +274,7 @@ def _from(row: TensorRow, source: OriginInput | None) -> Text:
     words = [last_part(row.origin_text)] if row.origin_text else []
     if source is not None:
         words += ["constant"] if source.constant else []
-        words += [f"value before, of step {run_text(row.key)}"] if source.before else []
+        words += [f"value of step {run_text(row.key)}"] if source.before else []
     return Text("  ".join(words), theme.DIM, no_wrap=True)
 
 
@@ -283,9 +284,9 @@ _ACTIONS = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("branches", "space", "Other bad inputs", "Shows what else was bad; on such a line its own path."),
+        ("branches", "space", "Open, close", "Shows what else was bad; on such a line its own path."),
         ("values", "v", "Values", "The values of the tensor under the cursor."),
-        ("question", "w", "Next finding", "The same for the next thing that was found on this tensor."),
+        ("question", "m", "More", "The same for the next thing that was found on this tensor."),
     ),
 )
 _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
@@ -309,10 +310,18 @@ class OriginView(View):
     OriginView {
         #answer { text-style: bold; }
         #why { color: $text-muted; max-height: 6; }
-        #path { height: 1fr; min-height: 4; }
+        #both { height: 1fr; }
+        #path { height: auto; max-height: 55%; min-height: 4; }
+        #detail { height: 1fr; }
         #hop { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
-        #fed { height: 25%; min-height: 4; }
+        #fed { height: auto; max-height: 60%; min-height: 4; }
         #frames { color: $text-muted; height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        &.-wide {
+            #both { layout: horizontal; }
+            #path { width: 2fr; height: 1fr; max-height: 100%; margin-right: 2; }
+            #detail { width: 3fr; }
+            #fed { max-height: 100%; }
+        }
     }
     """
     heading = "Origin"
@@ -331,10 +340,8 @@ class OriginView(View):
 
     def body(self) -> Iterable[Widget]:
         yield from plain_lines("answer", "why")
-        yield VirtualTable(path_columns(), empty="", id="path")
-        yield PlainLine(id="hop")
-        yield VirtualTable(node_columns(), id="fed")
-        yield PlainLine(id="frames")
+        detail = PlainLine(id="hop"), VirtualTable(node_columns(), id="fed"), PlainLine(id="frames")
+        yield Vertical(VirtualTable(path_columns(), empty="", id="path"), Vertical(*detail, id="detail"), id="both")
 
     @property
     def table(self) -> VirtualTable:
@@ -349,6 +356,8 @@ class OriginView(View):
         self._ask(0)
 
     def on_resize(self) -> None:
+        self.set_class(self.size.width >= _WIDE, "-wide")
+        self._show_lines()
         key = self.about.key
         where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
@@ -410,7 +419,7 @@ class OriginView(View):
                 lines.append(spread_words(answer.spread, path.end.tensor.key.step) + where)
         if not is_overflow(path) or answer.questions > 1:
             which = (
-                f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
+                f" (finding {answer.number + 1} of {answer.questions}: m shows the next)"
                 if answer.questions > 1
                 else ""
             )
@@ -423,7 +432,7 @@ class OriginView(View):
             return Shape()
         rounds = any(line.tensor.key.round for line in self._lines)
         graphs = short_names(self._answer.path.graphs)
-        return Shape(len(self.session.ranks()) > 1, graphs, rounds)
+        return Shape(len(self.session.ranks()) > 1, graphs, rounds, brief=self.has_class("-wide"))
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -455,7 +464,8 @@ class OriginView(View):
             return
         key, hop = line.tensor.key, line.hop
         where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
-        name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
+        room = self.size.width * (3 if self.has_class("-wide") else 5) // 5
+        name = shorten(key.node, max(room - cell_len(where) - 5, 16))
         self.show_line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
         rows = [node_cells(row, source, key.rank) for row, source in tensors]

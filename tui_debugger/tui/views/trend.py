@@ -41,6 +41,7 @@ from tui_debugger.session import Session
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_actions
@@ -62,19 +63,19 @@ ACTIONS: Final[tuple[Action, ...]] = (
     SEARCH_VIEW,
     *view_actions(
         "Through the steps",
-        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
-        ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
+        ("next_plot", "m", "More", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+        ("notes", "", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
         ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
-        ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
+        ("dots", "", "Dots", "Braille dots, or quarter blocks."),
         ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
-        ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
-        ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
-        ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
-        ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
-        ("turn", "tab", "Next tensor", "The table shows the next tensor."),
-        ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
-        ("bad(-1)", "N", "Bad step before", "To the bad step before."),
-        ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
+        ("over('node')", "", "Of this node", "Lays another input, output or parameter of this node over these."),
+        ("over('related')", "w", "Other side", "Lays the weight, gradient or optimizer state over it."),
+        ("over('rank')", "", "Another rank", "Lays the same tensor of another rank over it."),
+        ("remove", "d", "Remove", "Removes the tensor whose table is shown."),
+        ("turn", "tab", "Next pane", "The table shows the next tensor."),
+        ("bad(1)", "n", "Next", "To the next step with a finding, NaN or Inf."),
+        ("bad(-1)", "N", "Previous", "To the bad step before."),
+        ("check", "r", "Recheck", "Checks all steps that were not checked with the enabled watchpoints."),
         ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
     ),
 )
@@ -318,8 +319,8 @@ class TrendView(View):
     DEFAULT_CSS = f"""
     TrendView {{
         #legend {{ height: auto; max-height: 9; }}
-        #facts {{ height: 1; color: $text-muted; }}
-        #here {{ height: 1; text-style: bold; }}
+        #facts {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }}
+        #here {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }}
         #both {{ layout: vertical; height: 1fr; }}
         #plots {{ height: 3fr; }}
         #steps {{ height: 2fr; }}
@@ -333,8 +334,9 @@ class TrendView(View):
     heading = "Through the steps"
     hints = HINTS
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget, *, notes_first: bool = False) -> None:
         super().__init__(host, about)
+        self._notes_first = notes_first
         self.overlay = Overlay(host.session.steps)
         self._several_graphs = about.key.rank >= 0 and len(host.session.nodes(about.key.rank).graphs) > 1
         self.overlay.add(about.key)
@@ -451,6 +453,8 @@ class TrendView(View):
             return
         notes = self.session.run_notes(series[0].key.rank)
         groups = (*groups_for(len(series)), *note_groups(notes))
+        if self._notes_first:
+            self._notes_first, self._first_group = False, len(groups_for(len(series)))
         first = self._first_group % len(groups)
         shown = [*groups[first:], *groups[:first]]
         self.plots.show_series(series, shown, log=self.log_axis, dots=self.dots, notes=notes)
@@ -482,12 +486,21 @@ class TrendView(View):
             return
         session = self.session
         missing = int((series.health == Health.UNCHECKED).sum())
-        words = [about(series)]
+        words = [*self._recognised(series.key.rank), about(series)]
         if not (self.overlay.is_complete(series.key) or self._catching_up):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
             words.append(f"{missing:,} not checked: r checks them")
         self.put_line("facts", "  ·  ".join(words))
+
+    def _recognised(self, rank: int) -> list[str]:
+        """Returns where losses come from that the program did not note."""
+        found = [] if self.step is None else self.session.notes_at(rank, self.step)
+        return [
+            clean(f"{each.name} recognised, not noted by the program: output of {tail(each.node)}")
+            for each in found
+            if each.recognised
+        ]
 
     @on(VirtualTable.RowHighlighted)
     def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:

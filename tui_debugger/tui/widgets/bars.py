@@ -61,6 +61,8 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 _GAP = 2
 _PLACE, _ANSWER, _STATE = 0, 1, 2
 """The lines of run and position, of the answer, and of the state of the hits."""
+SCOPE = Style(color=theme.GREY, bold=False)
+"""The style of the scope in an answer, which goes first."""
 
 
 class HeaderBar(PaintedLines):
@@ -125,8 +127,14 @@ _KIND = "tensor "
 def _fitting(answer: Text, keys: Text, room: int) -> tuple[Text, Text]:
     """Returns an answer and as many keys as fit; a whole answer first, then a shorter answer with the first key."""
     first = keys[:end] if (end := keys.plain.find("  ")) > 0 else keys
+    whole = answer
+    for span in (span for span in whole.spans if span.style == SCOPE):
+        answer = whole[: span.start] + whole[span.end :]
     shorter = [answer, *_in_fewer_words(answer)]
-    shown = ((answer, keys), (answer, first), (answer, Text()), *((each, first) for each in shorter if first))
+    shown = (
+        *((whole, keys), (answer, keys), (answer, first), (answer, Text())),
+        *((each, first) for each in shorter if first),
+    )
     for left, right in (*shown, *((each, Text()) for each in shorter)):
         if left.cell_len + (_GAP + right.cell_len if right else 0) <= room:
             return left, right
@@ -395,7 +403,7 @@ class FooterBar(PaintedLines):
 
     def _shown(self) -> list[tuple[str, str, str]]:
         *others, pinned = self._keys or (("", "", ""),)
-        used = 1 + _key_width(pinned)
+        used = _key_width(pinned) - 1  # a blank before, none after
         shown = []
         for each in others:
             if used + _key_width(each) <= self.size.width:

@@ -16,7 +16,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tables import NUMBER, kept_parts
+from tui_debugger.text.tables import NUMBER, kept_parts, told_apart
 
 _LEAST = 5
 """Fewest cells to show of the end of a scope."""
@@ -125,6 +125,24 @@ class ScopedName:
         least = len(short) + 2 + cut
         scopes = [(max(first + moved, least), min(last, start - 1) + moved) for first, last in spans] if shown else []
         return [(first, last) for first, last in sorted([*names, *scopes]) if first < last]
+
+
+def names_apart(cells: Iterable[ScopedName], width: int) -> dict[str, Text]:
+    """Returns other short forms, by path, for names whose short forms are alike; scopes tell equal names apart."""
+    by_path = {cell.path: cell for cell in cells}
+    found = told_apart({path: cell.within(width).plain for path, cell in by_path.items()}, width)
+    texts = {path: Text(text, by_path[path].name.style) for path, text in found.items()}
+    scopes: dict[str, dict[str, ScopedName]] = {}
+    for cell in (by_path[path] for path in found if by_path[path].scope):
+        scopes.setdefault(cell.name.plain, {})[clean(cell.scope)] = cell
+    for cells_of in scopes.values():
+        name = next(iter(cells_of.values())).name
+        room = max(width - 2 - _NUMBERED, _LEAST_CALL)
+        name = _ends(name, room) if name.cell_len > room else name
+        for scope, text in told_apart(dict.fromkeys(cells_of, ""), width - 2 - name.cell_len).items():
+            cell = cells_of[scope]
+            texts[cell.path] = Text.assemble(name, ("  " + text, cell.scope_style))
+    return texts
 
 
 Cell = Text | str | ScopedName

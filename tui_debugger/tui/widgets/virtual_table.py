@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.binding import BindingType
 from textual.message import Message
@@ -30,6 +31,7 @@ from tui_debugger.tui.widgets.text import (
     Spans,
     fit,
     joined,
+    names_apart,
     segments_of,
     shift,
     width_of,
@@ -99,6 +101,11 @@ def searched_text(cell: Cell) -> str:
     return cell.path if isinstance(cell, ScopedName) else clean(cell if isinstance(cell, str) else cell.plain)
 
 
+def _need(cell: Cell) -> int:
+    text = cell.full if isinstance(cell, ScopedName) else cell
+    return cell_len(text) if isinstance(text, str) else text.cell_len
+
+
 T = TypeVar("T")
 
 
@@ -161,6 +168,8 @@ def _has_fingerprints(rows: TableRows) -> bool:
 
 _MOST_LOOKS = 4096
 """Most fingerprints that a table remembers."""
+_NEIGHBOURS = 32
+"""Rows among which a short name is unique."""
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""
 
@@ -175,6 +184,8 @@ class VirtualTable(LineWindow, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
 
     cursor_row: var[int] = var(0, init=False)
+    sampled: int = 0
+    """Rows beside those on the page that tell how wide columns must be; 0 where rows take long to make."""
 
     @dataclass
     class RowHighlighted(Message):
@@ -217,6 +228,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._telling = False
         self._pattern: SearchPattern | None = None
         self._fingerprints: dict[Hashable, int] = {}
+        self._told_apart: dict[tuple[int, int, int], dict[str, Text]] = {}
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -263,15 +275,19 @@ class VirtualTable(LineWindow, can_focus=True):
         as_many = rows.row_count == self._rows.row_count
         known = _has_fingerprints(rows) and _has_fingerprints(self._rows) and len(self._fingerprints) <= _MOST_LOOKS
         self._rows = rows
+        widths = self._widths
         if not alike and not known:
             self._fingerprints.clear()
             self.forget_rows()
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
+        self._measure(self.line_width)
         if not as_many and self.styles.auto_dimensions:
             self.refresh(layout=True)
         self.refresh_changed()
+        if self._widths != widths:
+            self.redraw()
         if self.search is not None:
             self.search.rows_changed()
 
@@ -474,19 +490,59 @@ class VirtualTable(LineWindow, can_focus=True):
         """Shares the width among the columns (one cell for the cursor bar, one between columns)."""
         columns = self._columns
         room = width - 1
-        least = sum(column.width for column in columns) + max(len(columns) - 1, 0)
-        spare = max(room - least, 0)
-        shares = sum(column.elastic for column in columns)
-        widths = []
-        for column in columns:
-            extra = spare * column.elastic // shares if shares else 0
-            spare -= extra
-            shares -= column.elastic
-            widths.append(column.width + extra)
+        widths = self._shared_out(room - max(len(columns) - 1, 0))
+        self._told_apart.clear()
         self._widths = tuple(widths)
+        least = sum(widths) + max(len(columns) - 1, 0)
         self._frozen = 1 + sum(wide + 1 for column, wide in zip(columns, widths, strict=True) if column.frozen)
         self._overflow = max(least - room, 0)
         self._pan = min(self._pan, self._overflow) if self._pan else 0
+
+    def _shared_out(self, room: int) -> list[int]:
+        """Returns the widths of the columns.
+
+        No elastic column gets more than its text needs as long as another one needs more; the last gets what is left.
+        """
+        columns = self._columns
+        widths = [column.width for column in columns]
+        spare = room - sum(widths)
+        elastic = [at for at, column in enumerate(columns) if column.elastic]
+        if len(elastic) > 1:
+            lacks = self._lacks(elastic)
+            wanted = sum(max(lack, 0) for lack in lacks.values())
+            for at, lack in lacks.items():
+                given = min(max(-lack, 0), max(wanted - spare, 0))
+                widths[at] -= given
+                spare += given
+            shares = sum(columns[at].elastic for at in elastic)
+            for at in sorted(elastic, key=lambda at: lacks[at] / columns[at].elastic):
+                extra = max(min(lacks[at], -(-spare * columns[at].elastic // shares)), 0)
+                widths[at] += extra
+                spare -= extra
+                shares -= columns[at].elastic
+        if elastic:
+            widths[elastic[-1]] += max(spare, 0)
+        return widths
+
+    def _lacks(self, elastic: Sequence[int]) -> dict[int, int]:
+        """Returns the cells that columns need beyond their width (less than 0: can do without), see ``sampled``."""
+        columns, count = self._columns, self.row_count
+        page = range(self.top, min(self.top + self.page, count))
+        others = range(0, count, max(count // self.sampled, 1)) if self.sampled else ()
+        rows = map(self._rows.cells, {*page, *others})
+        whole = [[column.title for column in columns], *(cells for cells in rows if len(cells) == len(columns))]
+        return {at: max(_need(cells[at]) for cells in whole) - columns[at].width for at in elastic}
+
+    def _name_apart(self, row: int, number: int, room: int, path: str) -> Text | None:
+        """Returns another short form of a name if a neighbour has the usual short form, too."""
+        block = row // _NEIGHBOURS * _NEIGHBOURS
+        if (block, number, room) not in self._told_apart:
+            rows = map(self._rows.cells, range(block, min(block + _NEIGHBOURS, self.row_count)))
+            names = [cells[number] for cells in rows if len(cells) > number]
+            self._told_apart[block, number, room] = names_apart(
+                (each for each in names if isinstance(each, ScopedName)), room
+            )
+        return self._told_apart[block, number, room].get(path)
 
     def draw(self, row: int, state: int, width: int) -> Strip:
         base = self.base_style
@@ -540,14 +596,16 @@ class VirtualTable(LineWindow, can_focus=True):
         gap = Segment(" ", base)
         place = drawn = 0
         pattern = self._pattern if row >= 0 else None
-        for column, size, cell in self._laid_out(cells):
+        for number, (column, size, cell) in enumerate(self._laid_out(cells)):
             spans = self.match_spans(row, column, cell, pattern) if pattern is not None else []
             still = 0
             if isinstance(cell, ScopedName):
                 still = cell.still(size)
                 room = cell.full.cell_len if text_shift and still < size else size
                 spans = cell.drawn(spans, room) if spans else spans
-                cell = cell.within(room)  # noqa: PLW2901 - the cell as it is drawn
+                apart = self._name_apart(row, number, room, cell.path) if room < cell.full.cell_len else None
+                spans = pattern.spans(apart.plain) if apart and pattern is not None else spans
+                cell = apart or cell.within(room)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
             if spans:
                 segments = with_spans(segments, spans, theme.MATCH)
