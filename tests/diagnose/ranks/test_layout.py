@@ -75,9 +75,7 @@ def test_dimensions_of_a_shard() -> None:
     assert dims is not None
     assert dims.names == ("b", "s", "num_heads*qkv_dim", "1")
     assert dims.splits == ((), (Split("cp", zigzag=True), Split("sp")), (Split("tp"),), ())
-    assert dims.squeezed == (3,)
     assert dims.replicated == {"ep"}
-    assert dims.data_axis == "moe_dp"
     assert dims.split_axes == {"cp", "sp", "tp"}
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Array, Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.diagnose.health import HealthMap, tree_indices
 from tui_debugger.diagnose.ranks.layout import Ranks
@@ -29,7 +29,7 @@ from tui_debugger.stats.health import Codes
 from tui_debugger.stats.records import RecordState, RequiredStats, holds_bad
 
 Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[Any]
+Rows = Array
 
 VERDICT, REPLICAS = "verdict", "replicas"
 """The quantities that cells can show beside statistics."""
@@ -96,7 +96,7 @@ class RankValues:
     step: int
     name: str
     ranks: Ranks
-    numbers: npt.NDArray[np.float64]
+    numbers: Floats
     marks: Codes
 
     def levels(self, entries: Int64, ranks: Sequence[int] | None = None) -> Codes:
@@ -139,7 +139,7 @@ def _medians(rows: Floats) -> Floats:
 class RankColumn:
     """The column of one rank of ``RankValues``."""
 
-    numbers: npt.NDArray[np.float64]
+    numbers: Floats
     marks: Codes
 
 

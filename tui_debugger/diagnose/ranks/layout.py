@@ -171,16 +171,12 @@ class RankDims:
 
     Attributes:
         splits: by dimension, the outermost split first.
-        squeezed: indices of dimensions of size 1.
         replicated: axes along which all ranks have the same.
-        data_axis: the axis that stands for ``dp``; empty: ``dp`` itself.
     """
 
     names: tuple[str, ...]
     splits: tuple[tuple[Split, ...], ...]
-    squeezed: tuple[int, ...] = ()
     replicated: frozenset[str] = frozenset()
-    data_axis: str = ""
 
     @property
     def split_axes(self) -> frozenset[str]:
@@ -196,26 +192,22 @@ def read_dims(text: str) -> RankDims | None:
     """Parses a declaration of dimensions, with or without ``dims`` before it and a placement after it; else None."""
     declared = text.removeprefix(_PREFIX).partition(";")[0]
     declared, _, rest = declared.partition("#")
-    names, splits, squeezed = list[str](), list[tuple[Split, ...]](), list[int]()
-    for number, token in enumerate(declared.split()):
+    names, splits = list[str](), list[tuple[Split, ...]]()
+    for token in declared.split():
         match = _TOKEN.fullmatch(token)
         found = None if match is None else _splits(match["splits"] or "")
         if match is None or found is None:
             return None
         names.append(match["name"].strip("()"))
         splits.append(found)
-        if match["name"] == "1":
-            squeezed.append(number)
-    replicated, data_axis = set[str](), ""
+    replicated = set[str]()
     for word in rest.split():
         axis, _, what = word.partition(":")
         if what == "replicated":
             replicated.add(axis)
-        elif axis == DATA and what.startswith("="):
-            data_axis = what[1:]
-        else:
+        elif axis != DATA or not what.startswith("="):
             return None
-    return RankDims(tuple(names), tuple(splits), tuple(squeezed), frozenset(replicated), data_axis) if names else None
+    return RankDims(tuple(names), tuple(splits), frozenset(replicated)) if names else None
 
 
 _COPY: Final = re.compile(r"copy \d+ of \d+(?:, )?")

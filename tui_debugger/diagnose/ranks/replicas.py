@@ -14,15 +14,14 @@ into none, where those of the other weights did, was not reduced.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, UInt8
+from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.ranks.batches import shared_batches
@@ -87,6 +86,8 @@ def compare_ranks(
 
 Held = dict[int, Content]
 """By rank, the content of a tensor."""
+_HeldOf = dict[RankTensorPlace, Held]
+_GroupsOf = dict[RankTensorPlace, Groups]
 _LEFT_OUT: Final = {
     ReplicaKind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
     ReplicaKind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were "
@@ -195,7 +196,7 @@ class _ReplicaComparison:
         self._own_groups: dict[RankTensorPlace, set[Ranks]] = {}
         """The ranks that take part in a collective operation, as far as the run tells."""
         self._dims: dict[RankTensorPlace, str] = {}
-        self._held: dict[int, dict[RankTensorPlace, Held]] = {step: {} for step in self._steps}
+        self._held: dict[int, _HeldOf] = {step: {} for step in self._steps}
         """By step."""
         self._reduced_inputs: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
         """By step and rank, the inputs of collective operations that reduce."""
@@ -209,7 +210,7 @@ class _ReplicaComparison:
         self._lacked: list[LackedWeight] = []
         self._beside_parts: set[RankTensorPlace] = set()
         """Weights of modules whose other weights are parts: they may be parts as well."""
-        self._same_outputs: dict[RankTensorPlace, Groups] = {}
+        self._same_outputs: _GroupsOf = {}
         """By weight, the ranks whose modules have equal outputs at the first step."""
 
     def result(self) -> Replicas:
@@ -288,9 +289,9 @@ class _ReplicaComparison:
 
     # -- which ranks must have the same --------------------------------------------------------------
 
-    def _first(self, kind: ReplicaKind) -> dict[RankTensorPlace, Held]:
+    def _first(self, kind: ReplicaKind) -> _HeldOf:
         """Returns what each rank held at the first step at which the most ranks dumped a tensor."""
-        found: dict[RankTensorPlace, Held] = {}
+        found: _HeldOf = {}
         for step in self._steps:
             for place, held in self._tensors(step, kind):
                 if len(held) > len(found.get(place, ())):
@@ -318,22 +319,19 @@ class _ReplicaComparison:
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
                 found[place] = TensorSpread.REPLICATED
-        if any(spread is TensorSpread.REPLICATED for spread in found.values()):
+        equal = [place for place, spread in found.items() if spread is TensorSpread.REPLICATED]
+        if equal:
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
-        equal = sum(spread is TensorSpread.REPLICATED for spread in found.values())
         dense = [(place, held) for place, held in apart if not is_expert(place.node)]
-        replicas = _are_almost_all(
-            sum(spread is TensorSpread.REPLICATED and not is_expert(place.node) for place, spread in found.items()),
-            len(dense),
-        )
+        replicas = _are_almost_all(sum(not is_expert(place.node) for place in equal), len(dense))
         near = [
             place
             for place, held in dense
             if (replicas or not declared) and are_alike(self._values(self._differing(place, held)))
         ]
         # Where few weights are equal, they may be parts drawn with one seed, or averaged now and then.
-        most = equal >= _MOST * (equal + len(near))
+        most = len(equal) >= _MOST * (len(equal) + len(near))
         found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
         # In any layout: no two parts of a weight are equal in most elements.
         found |= dict.fromkeys(
@@ -377,7 +375,7 @@ class _ReplicaComparison:
             return []
         return [self._key(place, rank, self._step_of(place, held)) for rank in firsts]
 
-    def _values(self, keys: Sequence[TensorKey]) -> list[npt.NDArray[Any]]:
+    def _values(self, keys: Sequence[TensorKey]) -> list[Array]:
         """Returns values; empty where one cannot be read, which was reported where they were first asked for."""
         try:
             return [self._run.read(key, self._progress) for key in keys]
@@ -413,7 +411,7 @@ class _ReplicaComparison:
                     told.add(name)
                     yield LackedWeight(name, tuple(sorted(absent)), step)
 
-    def _by_outputs(self, weights: Mapping[RankTensorPlace, Held]) -> dict[RankTensorPlace, Groups]:
+    def _by_outputs(self, weights: _HeldOf) -> _GroupsOf:
         """By weight, the ranks with equal outputs of its module, for norms and modules with a weight constant at first.
 
         Constant weights prove nothing, but the module's output does: it is equal on ranks that have replicas of its
@@ -443,7 +441,7 @@ class _ReplicaComparison:
             contents = self._run.contents.of(flow, step, [*rows.values()], self._progress)
             for module, content in zip(rows, contents, strict=True):
                 made.setdefault(module, {})[rank] = content
-        found: dict[RankTensorPlace, Groups] = {}
+        found: _GroupsOf = {}
         for module, held in made.items():
             groups = [
                 group
@@ -486,9 +484,9 @@ class _ReplicaComparison:
         why = f"from the weights that are equal{apart}"
         return inferred_layout(self._ranks, tuple(signatures.values()), why, axis)
 
-    def _equal_at_first(self, layout: ParallelLayout) -> dict[RankTensorPlace, Groups]:
+    def _equal_at_first(self, layout: ParallelLayout) -> _GroupsOf:
         """By tensor, the groups of ranks that must hold the same at all steps."""
-        found: dict[RankTensorPlace, Groups] = {}
+        found: _GroupsOf = {}
         weights = self._first(ReplicaKind.WEIGHT)
         # Where experts are recognised by name, all other weights are the same on the ranks that share experts.
         named = any(is_expert(place.node) for place in weights)
@@ -528,7 +526,7 @@ class _ReplicaComparison:
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
 
-    def _own_experts(self, weights: Mapping[RankTensorPlace, Held]) -> set[RankTensorPlace]:
+    def _own_experts(self, weights: _HeldOf) -> set[RankTensorPlace]:
         """Weights of experts that began equal (drawn with one seed) but mostly end different: each rank has its own."""
         last = {place: held for step in self._steps for place, held in self._held[step].items()}
         drawn: dict[RankTensorPlace, bool] = {}
@@ -568,7 +566,7 @@ class _ReplicaComparison:
 
     # -- where they have not ---------------------------------------------------------------------------
 
-    def _differences(self, own: Mapping[RankTensorPlace, Groups]) -> list[Difference]:
+    def _differences(self, own: _GroupsOf) -> list[Difference]:
         compared = [each for step in self._steps for each in self._compare(step, own)]
         if early := self._reduced_later(compared):
             self._notes.append(_LEFT_OUT[ReplicaKind.GRADIENT])
@@ -595,7 +593,7 @@ class _ReplicaComparison:
             each.key.node: each for each in differences if each.kind is ReplicaKind.GRADIENT and each.key.step == step
         }
 
-        def gradients(name: str, rank: int) -> npt.NDArray[Any] | None:
+        def gradients(name: str, rank: int) -> Array | None:
             key = replace(of[name.removesuffix(_SUMMAND)].key, rank=rank, node=name)
             try:
                 return self._run.read(key, self._progress)
@@ -630,7 +628,7 @@ class _ReplicaComparison:
                 updated.add((gradient_of(each.place.node), each.step, each.group))
         return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
-    def _compare(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[_ReplicaTensor]:
+    def _compare(self, step: int, own: _GroupsOf) -> Iterable[_ReplicaTensor]:
         reduced = {gradient_of(name) for nodes in set(self._nodes.values()) for name in nodes.reduced_over}
         for place, held in self._held[step].items():
             for group in own.get(place, ()):
@@ -670,7 +668,7 @@ class _ReplicaComparison:
         known = None not in updates.values()
         return tuple(rank for rank, fits in updates.items() if not fits) if right and known else ()
 
-    def _updates(self, own: Mapping[RankTensorPlace, Groups], tied: Iterable[TiedWeights]) -> UpdatesOfWeights:
+    def _updates(self, own: _GroupsOf, tied: Iterable[TiedWeights]) -> UpdatesOfWeights:
         """Compares the weights that no other rank holds with what their optimizers make of them."""
         ends = {end for tie in tied for end in (tie.embedding, tie.weight)}
         found = dict[RankTensorPlace, dict[tuple[int, int], WeightUpdate]]()
@@ -720,7 +718,7 @@ class _ReplicaComparison:
                 )
                 first = False
 
-    def _not_reduced(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[NotReduced]:
+    def _not_reduced(self, step: int, own: _GroupsOf) -> Iterable[NotReduced]:
         fed = self._reduced_inputs.get(step, {})
         replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is ReplicaKind.WEIGHT}
         reduced: dict[tuple[str, Ranks], bool] = {}

@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Array, Float64
 from tui_debugger.graph.categories import plain_type
 
 
@@ -28,8 +28,6 @@ class TensorSpread(Enum):
     """Each rank has its own: a part of a larger tensor, or another weight."""
     VARYING = "varying"
     """The same tensor of different data, or weights that began equal and went apart."""
-    PARTIAL = "partial"
-    """Each rank has a summand, such as a gradient before its reduction."""
 
 
 _ALIKE: Final = 0.5
@@ -39,7 +37,7 @@ _CHANCE: Final = 5.0
 """A correlation beyond this many standard deviations of that of random numbers is no chance."""
 
 
-def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+def are_alike(arrays: Sequence[Array]) -> bool:
     """Tells whether tensors of several ranks began as one: they correlate more than random tensors of their size."""
     if not arrays:
         return False
@@ -50,7 +48,7 @@ def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
     return all(_correlation(first, other) > least for other in others)
 
 
-def are_nearly_equal(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+def are_nearly_equal(arrays: Sequence[Array]) -> bool:
     """Tells whether most elements are equal on all ranks, which no two parts of a larger tensor are."""
     first, *others = arrays or [np.empty(0)]
     if any(each.shape != first.shape for each in others) or first.size < _FEWEST:
@@ -78,7 +76,7 @@ def is_of_norm(name: str) -> bool:
     return _NORM.search(name) is not None
 
 
-def _correlation(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+def _correlation(one: Float64, other: Float64) -> float:
     with np.errstate(all="ignore"):
         one, other = one - one.mean(), other - other.mean()
         size = math.sqrt(float(one @ one)) * math.sqrt(float(other @ other))

@@ -8,10 +8,9 @@ does not explain are the cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
-
+from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import unit_of
 from tui_debugger.diagnose.runs.kinds import factor_between
 from tui_debugger.diagnose.runs.rescaled import of_one_factor
@@ -26,7 +25,7 @@ class Unequal(NamedTuple):
 
 
 def why_unequal(
-    names: Mapping[str, tuple[int, int]], gradients: Callable[[str, int], npt.NDArray[Any] | None], summand: str
+    names: Mapping[str, tuple[int, int]], gradients: Callable[[str, int], Array | None], summand: str
 ) -> dict[str, Unequal]:
     """Returns why gradients differ, by the names of their nodes, as far as known.
 
@@ -56,7 +55,7 @@ def why_unequal(
     return found | dict.fromkeys(alike, told)
 
 
-def _factor(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> float | None:
+def _factor(one: Array | None, other: Array | None) -> float | None:
     """Returns the positive number by which one gradient is the other; None where there is none."""
     if one is None or other is None or one.shape != other.shape:
         return None
@@ -64,5 +63,5 @@ def _factor(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> flo
     return found if found is not None and found > 0 else None
 
 
-def _unit(gradient: npt.NDArray[Any]) -> float:
+def _unit(gradient: Array) -> float:
     return unit_of((name_of(gradient.dtype),))

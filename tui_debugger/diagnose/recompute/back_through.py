@@ -147,18 +147,18 @@ def _dropout(ran: Ran) -> Expected:
     return Expected(value, narrow=np.abs(scaled), either=np.where(ran["input"] == 0, scaled - value, value))
 
 
-def _of_layer_norm(ran: Ran, *, centred: bool = True) -> tuple[Expected, Expected, Expected]:
+def _of_layer_norm(ran: Ran, *, centred: bool = True) -> reductions.NormGradients:
     given, eps = ran["input"], ran.setting("eps")
     eps = float(np.finfo(given.dtype).eps) if eps is None else eps  # PyTorch's default for RMS norms
     dims = len(ran.setting("normalized_shape"))
     return reductions.layer_norm_backward(ran.came, given, dims, ran.weight, eps, centred=centred)
 
 
-def _of_rms_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+def _of_rms_norm(ran: Ran) -> reductions.NormGradients:
     return _of_layer_norm(ran, centred=False)
 
 
-def _of_group_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+def _of_group_norm(ran: Ran) -> reductions.NormGradients:
     given = ran["input"]
     batch, channels, groups = given.shape[0], given.shape[1], int(ran.setting("num_groups"))
     parts = given.reshape(batch, groups, -1)
@@ -177,7 +177,7 @@ def _by_channel(found: Expected, channels: int) -> Expected:
     return Expected(value.sum(1), np.sqrt((size.reshape(channels, -1) ** 2).sum(1)), terms)
 
 
-def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+def _of_batch_norm(ran: Ran) -> reductions.NormGradients:
     if not ran.setting("training"):
         raise CannotBindError("with running means")
     return reductions.batch_norm_backward(ran.came, ran["input"], ran.weight, ran.setting("eps"))

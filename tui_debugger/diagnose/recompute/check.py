@@ -40,7 +40,7 @@ from tui_debugger.diagnose.recompute.outcomes import (
 )
 from tui_debugger.diagnose.recompute.parts import PART, checked_by_kernel, difference_of, in_parts, is_narrow, parts_of
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
-from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, bound
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, ReplacedValues, bound
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
@@ -79,7 +79,7 @@ def check_operator(
     row: int,
     *,
     round: int = 0,  # noqa: A002 - see TensorKey
-    instead: Mapping[tuple[str, int], Array] | None = None,
+    instead: ReplacedValues | None = None,
 ) -> OperatorCheck | NotChecked:
     """Recomputes a node, and compares its recorded outputs with the result.
 

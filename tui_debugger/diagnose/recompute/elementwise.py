@@ -393,7 +393,7 @@ def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
 
 
 def _require_fitting(number: Any, values: Array) -> None:
-    """Checks that a number beside whole numbers is one of their type: what becomes of another one is the kernel's.
+    """Checks that a number fits the integer type of the tensor; kernels differ in what they make of others.
 
     Raises:
         CannotBindError: it is not.
@@ -410,7 +410,7 @@ _OF_FLOAT32: Final = 1 << 24
 
 
 def _beside(values: Array, other: Any) -> Array:
-    """Whole numbers as they are calculated with beside fractions: in the type of these.
+    """Returns whole numbers in the type of the fractions that they are combined with.
 
     Raises:
         CannotBindError: that is not known, and matters.

@@ -21,7 +21,7 @@ from tui_debugger.diagnose.recompute.judge import (
 )
 from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, ProbedOutput
 from tui_debugger.diagnose.recompute.table import CannotBindError, UnlikeError
-from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
+from tui_debugger.diagnose.runs.kinds import MOST, DifferenceKind, kind_of_difference
 from tui_debugger.errors import TdbgError
 
 
@@ -153,7 +153,7 @@ def _explained(expected: Expected, value: Array, unit: float) -> Float64:
     return found
 
 
-def difference(expected: Expected, found: Array) -> tuple[str, str]:
+def difference(expected: Expected, found: Array) -> DifferenceKind:
     if found.dtype.kind == "c":
         return "values", ""
     unit, expected = unit_of(found.dtype) or 0.0, expected.complete()

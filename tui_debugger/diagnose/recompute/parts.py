@@ -25,7 +25,7 @@ from tui_debugger.diagnose.recompute.table import (
     Operator,
     choices_of,
 )
-from tui_debugger.diagnose.runs.kinds import MOST
+from tui_debugger.diagnose.runs.kinds import MOST, DifferenceKind
 
 PART: Final = 1 << 15
 """The number of elements of an output that are computed at once."""
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 Parts = Callable[[], Iterator[Part]]
 
 
-def difference_of(call: BoundCall, out: Array) -> tuple[str, str]:
+def difference_of(call: BoundCall, out: Array) -> DifferenceKind:
     """Tells how a wrong output follows from the right one; empty where it is too large to compute as a whole."""
     if out.size > MOST:
         return "", ""

@@ -73,7 +73,7 @@ def _squares(values: Array) -> Float64:
 
 
 def _whole_product(left: Array, right: Array, bias: Any, alpha: float, beta: float) -> Expected:
-    """The same of whole numbers, bits beyond the type left out as in any sum of them."""
+    """The product of whole numbers; overflow wraps around, as in any sum of them."""
     factors = (alpha, *(() if bias is None else (beta,)))
     if any(each != int(each) for each in factors) or (bias is not None and bias.dtype.kind not in "iu"):
         raise CannotBindError("whole numbers times fractions")

@@ -27,6 +27,11 @@ from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, OtherArgument, TensorSlot
 
+NodeCall = tuple[int, int, int, int]
+"""Rank, step, row and round of a node that ran."""
+ReplacedValues = Mapping[tuple[str, int], Array]
+"""Values in place of recorded ones, by role (``in``, ``out``) and slot."""
+
 
 class RecordedNode:
     """The recorded tensors of one node; ``widest`` is the unit of rounding of the most exact input read so far.
@@ -37,9 +42,9 @@ class RecordedNode:
     def __init__(
         self,
         run: DiagnosedRun,
-        at: tuple[int, int, int, int],
+        at: NodeCall,
         writes: tuple[int, ...] = (),
-        instead: Mapping[tuple[str, int], Array] | None = None,
+        instead: ReplacedValues | None = None,
         depth: int = 0,
         *,
         own: bool = False,

@@ -30,6 +30,8 @@ from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotB
 from tui_debugger.stats.kernel import expected, is_known, native
 
 Axes = tuple[int, ...]
+NormGradients = tuple[Expected, Expected, Expected]
+"""Of the input, the scale and the shift of a normalisation."""
 
 
 def axes_of(dim: Any, ndim: int) -> Axes:
@@ -445,7 +447,7 @@ def normalised_backward(
     *,
     centred: bool = True,
     given: tuple[Float64, Float64] | None = None,
-) -> tuple[Expected, Expected, Expected]:
+) -> NormGradients:
     """Gradients of input, scale and shift of a normalisation along ``axes``, the last two summed up along ``rest``."""
     came, data = doubles(gradient), doubles(input)
     # For inputs of 16 bits, kernels may sum up the gradients of a wider scale and shift in 16 bits.
@@ -480,14 +482,14 @@ def layer_norm_backward(
     *,
     centred: bool = True,
     given: tuple[Float64, Float64] | None = None,
-) -> tuple[Expected, Expected, Expected]:
+) -> NormGradients:
     """The gradients of a normalisation along the last ``dims`` dimensions."""
     at = input.ndim - dims
     axes, rest = tuple(range(at, input.ndim)), tuple(range(at))
     return normalised_backward(gradient, input, _or(weight, 1.0), eps, axes, rest, centred=centred, given=given)
 
 
-def batch_norm_backward(gradient: Array, input: Array, weight: Any, eps: float) -> tuple[Expected, Expected, Expected]:
+def batch_norm_backward(gradient: Array, input: Array, weight: Any, eps: float) -> NormGradients:
     axes = (0, *range(2, input.ndim))
     return normalised_backward(gradient, input, _by_channel(weight, 1.0, input.ndim), eps, axes, axes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +33,13 @@ from tui_debugger.diagnose.recompute.outcomes import (
 )
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.products import product_of
-from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode
+from tui_debugger.diagnose.recompute.reader import (
+    GRADIENTS_SCOPE,
+    OF_ANOTHER_RUN,
+    NodeCall,
+    RecordedNode,
+    ReplacedValues,
+)
 from tui_debugger.diagnose.recompute.table import (
     GRADIENTS,
     LINEAR_GRADIENT,
@@ -56,9 +62,9 @@ from tui_debugger.sources.base import CallArguments, TensorSlot
 
 def of_training(
     run: DiagnosedRun,
-    at: tuple[int, int, int, int],
+    at: NodeCall,
     call: CallArguments | None,
-    instead: Mapping[tuple[str, int], Array] | None,
+    instead: ReplacedValues | None,
 ) -> OperatorCheck | NotChecked | None:
     """Checks a node ``at`` (rank, step, row, round) that is a gradient or an update; None for any other node."""
     rank, _, row, _ = at
@@ -72,9 +78,9 @@ def of_training(
 
 def update(
     run: DiagnosedRun,
-    at: tuple[int, int, int, int],
+    at: NodeCall,
     call: CallArguments,
-    instead: Mapping[tuple[str, int], Array] | None,
+    instead: ReplacedValues | None,
 ) -> OperatorCheck | NotChecked:
     """Compares a weight and its optimizer states with what the optimizer makes of the earlier values."""
     name = str(call.keywords.get("optimizer", ""))
@@ -110,9 +116,9 @@ def update(
 
 def came_back(
     run: DiagnosedRun,
-    at: tuple[int, int, int, int],
+    at: NodeCall,
     call: CallArguments,
-    instead: Mapping[tuple[str, int], Array] | None,
+    instead: ReplacedValues | None,
 ) -> OperatorCheck | NotChecked:
     """Compares a gradient with what the only module that reads its tensor makes of the output's gradient."""
     rank, step, row, round_ = at

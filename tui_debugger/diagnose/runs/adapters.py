@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.conversions import WeightConversion
+from tui_debugger.diagnose.runs.conversions import WeightConversion, is_near
 from tui_debugger.diagnose.runs.distance import Distance, distance, unit_of
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.scaled import Wide
@@ -22,8 +22,6 @@ from tui_debugger.stats.dtypes import name_of
 _DOWN: Final = re.compile(r"(?P<module>.+)\.lora_A(?P<adapter>(?:\.[^.]+)?)\.weight")
 _MODEL: Final = "base_model.model."
 """The prefix of names in PEFT models."""
-_ROUNDING: Final = 3.0
-"""Units of rounding that a merged weight may be off."""
 _UNSURE: Final = 6.0
 """Standard deviations that a factor may be off."""
 _PROVEN: Final = 0.5
@@ -60,7 +58,7 @@ def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: 
     """Yields the merged weights of run ``side``, proven by values; ``kept`` are the weights of the run with updates."""
     tried = (_Merge(each, kept, other, side) for each in adapters(kept, other))
     known = [each for each in tried if each.fits and each.size]
-    proven = [each for each in known if _is_near(each.apart(each.factor))]
+    proven = [each for each in known if is_near(each.apart(each.factor))]
     for one in proven:
         alike = sorted(each.factor for each in proven if abs(each.factor - one.factor) <= each.unsure)
         if len(alike) > _PROVEN * len(known) and abs(one.factor) > one.unsure:
@@ -107,16 +105,12 @@ class _Merge:
     def judged(self, factor: float) -> WeightConversion:
         of, apart, here, there = self._of, self.apart(factor), "BA"[self._side], "AB"[self._side]
         sources = of.base, of.down, of.up
-        if _is_near(apart) and abs(self.factor - factor) <= self.unsure:
+        if is_near(apart) and abs(self.factor - factor) <= self.unsure:
             text = f"made of {of.base} + {factor:.4g} × the product of {of.up} and {of.down}"
             return WeightConversion(of.merged, sources, "", text, apart, self._side)
-        if _is_near(self.apart(self.factor)):
+        if is_near(self.apart(self.factor)):
             text = f"{of.merged} of {there} has its update {self.factor:.4g} times, most others {factor:.4g} times"
         else:
             kind = kind_of_difference(*self._both(factor), apart.unit)[1]
             text = f"{of.merged} of {there} is not what {of.base} of {here} and its update make: {kind}"
         return WeightConversion(of.merged, sources, of.base, text, apart, self._side)
-
-
-def _is_near(found: Distance) -> bool:
-    return found.relative <= _ROUNDING * found.unit

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.conversions import ROUNDING, WeightConversion
+from tui_debugger.diagnose.runs.conversions import WeightConversion, is_near
 from tui_debugger.diagnose.runs.distance import Distance, distance
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.stats.dtypes import name_of
@@ -33,7 +33,7 @@ def with_other_axes(
     known: set[tuple[int, ...]] = set()
     left: list[tuple[str, str]] = []
     for one, other in pairs:
-        near = [(order, apart) for order, apart in _orders(arrays[0].get(one), arrays[1].get(other)) if _is_near(apart)]
+        near = [(order, apart) for order, apart in _orders(arrays[0].get(one), arrays[1].get(other)) if is_near(apart)]
         for order, apart in near[:1]:
             known.add(order)
             yield WeightConversion(other, (one,), "", f"made of {one}, axes {_text(order)}", apart, turned=True)
@@ -56,10 +56,6 @@ def _orders(one: Array | None, other: Array | None) -> Iterator[tuple[tuple[int,
         turned = np.transpose(one, order)
         if turned.shape == other.shape:
             yield order, distance(np.ascontiguousarray(turned), other, types)
-
-
-def _is_near(apart: Distance) -> bool:
-    return apart.relative <= ROUNDING * apart.unit
 
 
 def _text(order: Sequence[int]) -> str:

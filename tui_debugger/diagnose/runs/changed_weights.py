@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tui_debugger.diagnose.recompute.weight_updates import weight_update
-from tui_debugger.diagnose.run import DiagnosedRun
-from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, JudgedNode, NodeJudgement, StepReport
+from tui_debugger.diagnose.runs.results import BothRuns, DiffFinding, DiffKind, JudgedNode, NodeJudgement, StepReport
 from tui_debugger.model import TRAINABLE, Side
 
 _AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
 
 
-def changed_weights(runs: tuple[DiagnosedRun, DiagnosedRun], steps: Sequence[StepReport]) -> Iterator[DiffFinding]:
+def changed_weights(runs: BothRuns, steps: Sequence[StepReport]) -> Iterator[DiffFinding]:
     """Yields the weights that one run changed at the first step with nodes that differ with unknown inputs."""
     doubted = [step.place.step_a for step in steps if any(map(_is_unproven, step.judged))]
     for step in steps:
@@ -31,7 +30,7 @@ def _is_unproven(judged: JudgedNode) -> bool:
     return judged.judgement is NodeJudgement.UNPROVEN and not judged.match.doubtful
 
 
-def _changed(runs: tuple[DiagnosedRun, DiagnosedRun], before: StepReport, step: StepReport) -> Iterator[DiffFinding]:
+def _changed(runs: BothRuns, before: StepReport, step: StepReport) -> Iterator[DiffFinding]:
     place = step.place
     ranks, steps = place[:2], place[2:]
     agreed = {each.match.rows for each in before.judged if each.judgement in _AGREES}

@@ -33,6 +33,7 @@ from tui_debugger.text.numbers import and_more, named, plural
 
 Group = tuple[Ranks, Ranks]
 """Ranks of both runs that are compared together: several of one run hold parts of the same tensors."""
+_Files = tuple[RunTensors, RunTensors]
 
 _WORDS: Final = re.compile(r"[./]")
 _MOST_NUMBERS: Final = 4
@@ -196,17 +197,12 @@ class _TwoRunComparison:
             notes.append(f"the repeat has NaN or infinities that the first run does not have, first at {odd[0].name}")
         return notes + [f"no noise is known there: {doubt}" for doubt in self.doubts[:1]]
 
-    def _staged(
-        self, group: Group, steps: Sequence[tuple[int, int]]
-    ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
+    def _staged(self, group: Group, steps: Sequence[tuple[int, int]]) -> Iterator[tuple[Group, _Files]]:
         """Yields a group, and others for nodes that its first rank lacks: of pipeline stages or expert parallelism."""
         if min(map(len, group)) > 1:
             yield from self._staged_both(group, steps)
             return
-        both = (
-            self._tensors(0, group[0], [step for step, _ in steps]),
-            self._tensors(1, group[1], [step for _, step in steps]),
-        )
+        both = self._files(group, steps)
         yield group, both
         side = 0 if len(group[0]) > 1 else 1
         covered = both[side].named()
@@ -217,16 +213,14 @@ class _TwoRunComparison:
             covered |= names
             others = (mate.rank, *(each.rank for each in both[side].mates[number + 1 :]))
             ranks = (others, group[1]) if side == 0 else (group[0], others)
-            files = [self._tensors(of, each, [pair[of] for pair in steps]) for of, each in enumerate(ranks)]
+            files = self._files(ranks, steps)
             files[side].only = frozenset(names)
             both[side].others |= names
             what = f"{plural(len(names), 'node')} that rank {both[side].rank} does not have"
             self.notes.append(f"rank {mate.rank} of {'AB'[side]} has {what}: another stage, or other experts")
-            yield ranks, (files[0], files[1])
+            yield ranks, files
 
-    def _staged_both(
-        self, group: Group, steps: Sequence[tuple[int, int]]
-    ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
+    def _staged_both(self, group: Group, steps: Sequence[tuple[int, int]]) -> Iterator[tuple[Group, _Files]]:
         """Does the same as ``_staged`` where both runs have several ranks: pairs stages of both."""
         stages = [self._stages(side, group[side], [pair[side] for pair in steps]) for side in (0, 1)]
         own = [[names for _, names in of] for of in stages]
@@ -252,12 +246,12 @@ class _TwoRunComparison:
             pairs.setdefault(most, (set(), set()))[side].add(name)
         for (one, other), shared in sorted(pairs.items()):
             ranks = stages[0][one][0], stages[1][other][0]
-            files = [self._tensors(side, ranks[side], [pair[side] for pair in steps]) for side in (0, 1)]
+            files = self._files(ranks, steps)
             if len(pairs) > 1:
                 self.apart.add(ranks)
                 for side in (0, 1):
                     files[side].only = frozenset(shared[side])
-            yield ranks, (files[0], files[1])
+            yield ranks, files
         for name, of in zip("AB", stages, strict=True):
             if len(of) > 1:
                 ranks_text = ", ".join(str(ranks[0]) for ranks, _ in of)
@@ -275,7 +269,7 @@ class _TwoRunComparison:
                 covered |= names
         return found
 
-    def _left(self, files: tuple[RunTensors, RunTensors], place: StepPlace) -> tuple[RunTensors, RunTensors]:
+    def _left(self, files: _Files, place: StepPlace) -> _Files:
         """Notes which nodes of a step were already compared in other stages."""
         for side, of in enumerate(files):
             if files[1 - side].only is not None:
@@ -315,6 +309,10 @@ class _TwoRunComparison:
                     or each.kind is not DiffKind.REGION
                     or (each.row_a, each.row_b)[side] not in every - matched[place]
                 ]
+
+    def _files(self, group: Group, steps: Sequence[tuple[int, int]]) -> _Files:
+        one, other = (self._tensors(side, ranks, [pair[side] for pair in steps]) for side, ranks in enumerate(group))
+        return one, other
 
     def _tensors(self, side: int, ranks: Ranks, steps: Sequence[int]) -> RunTensors:
         run = self.runs[side]
@@ -492,7 +490,7 @@ class _TwoRunComparison:
                 return False
         return bool(pairs) and not any(step.converted for step in self.steps)  # values are no guess
 
-    def _doubt_mates(self, files: tuple[RunTensors, RunTensors]) -> None:
+    def _doubt_mates(self, files: _Files) -> None:
         """Adds doubts for nodes that only other ranks of a group hold: they were not looked at."""
         for side, lead in enumerate(files):
             for mate in lead.mates:

@@ -82,6 +82,10 @@ class _SourceRow(NamedTuple):
     row: int
 
 
+_SourceRows = list[_SourceRow | None]
+"""The source of each row of a weight; None where unknown."""
+
+
 class _RowPlace(NamedTuple):
     name: str
     swapped: bool
@@ -95,7 +99,7 @@ class Learned:
     ``layouts`` has by direction, name without numbers, and shape: whether it is transposed, and the source of each row.
     """
 
-    layouts: dict[tuple[str, str, Shape], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
+    layouts: dict[tuple[str, str, Shape], tuple[bool, _SourceRows]] = field(default_factory=dict)
     turned: bool = False
 
 
@@ -168,6 +172,11 @@ def parsed(name: str) -> _Name:
     return _Name(_NUMBER.sub("*", name), tuple(map(int, _NUMBER.findall(name))))
 
 
+def is_near(found: Distance) -> bool:
+    """Tells whether rounding explains a distance."""
+    return found.relative <= ROUNDING * found.unit
+
+
 def turned_around(found: Distance) -> Distance:
     """Returns the distance with both runs exchanged."""
     values = found.values and found.values[::-1]
@@ -188,7 +197,7 @@ class _Conversions:
         types = {name_of(each.dtype): each.dtype for each in (*a.values(), *b.values()) if each.dtype.kind not in "biu"}
         self.coarse = types[max(types, key=lambda name: (unit_of((name,)), name))] if types else None
         self.places: dict[int, list[_RowPlace]] = defaultdict(list)
-        self.layouts: dict[str, list[_SourceRow | None] | None] = {}
+        self.layouts: dict[str, _SourceRows | None] = {}
         self.by_name = {parsed(name): name for name in a}
         self.layers: dict[tuple[str, Numbers], list[Numbers]] = defaultdict(list)
         self.of_size: dict[tuple[str, Numbers, bool, tuple[int, int], bool], list[_Name]] = defaultdict(list)
@@ -373,9 +382,7 @@ class _Conversions:
             return False
         return all(own == there for own, there in zip(self._numbers(name), parsed(place.name).numbers, strict=False))
 
-    def _learned(
-        self, names: Sequence[str], sources: list[_SourceRow | None] | None, *, swapped: bool
-    ) -> list[_SourceRow | None] | None:
+    def _learned(self, names: Sequence[str], sources: _SourceRows | None, *, swapped: bool) -> _SourceRows | None:
         """Returns the sources of rows, from other ranks where one weight alone does not prove them."""
         name, shape = names[0], self.b[names[0]].shape
         key = self.sides, parsed(name).template.partition(OF_RANK)[0], shape
@@ -397,7 +404,7 @@ class _Conversions:
         self.learned.layouts.setdefault(key, (swapped, sources))
         return sources
 
-    def _as_named(self, name: str, sources: list[_SourceRow | None]) -> list[_SourceRow | None] | None:
+    def _as_named(self, name: str, sources: _SourceRows) -> _SourceRows | None:
         """Prefers the source of the same name, if there is one source; None where names contradict (k is not v)."""
         templates = {each.template for each in sources if each is not None}
         if len(templates) != 1:
@@ -409,7 +416,7 @@ class _Conversions:
         words = [_USUAL_ORDER.search(each) for each in (own, template)]
         return sources if None in words or _place_of(own) == _place_of(template) else None
 
-    def _takes_wholes(self, sources: Sequence[_SourceRow | None], name: str) -> bool:
+    def _takes_wholes(self, sources: _SourceRows, name: str) -> bool:
         """Tells whether a weight takes all rows of its sources, so that it is not a rank's part."""
         rows: dict[tuple[str | None, bool], set[int]] = defaultdict(set)
         for each in sources:
@@ -420,7 +427,7 @@ class _Conversions:
             for (whole, turned), own in rows.items()
         )
 
-    def _of_vectors(self, template: str, names: Sequence[str]) -> list[_SourceRow | None] | None:
+    def _of_vectors(self, template: str, names: Sequence[str]) -> _SourceRows | None:
         """Returns the sources of vectors: like the weights beside them, or whole vectors."""
         count = len(self.b[names[0]])
         head, _, last = template.rpartition("bias")
@@ -460,9 +467,7 @@ class _Conversions:
             found.append(last)
         return found
 
-    def _agreed(
-        self, places: Mapping[str, Sequence[_RowPlace | None]], *, swapped: bool
-    ) -> list[_SourceRow | None] | None:
+    def _agreed(self, places: Mapping[str, Sequence[_RowPlace | None]], *, swapped: bool) -> _SourceRows | None:
         """Returns the source of each row by majority of the weights; None where too few are known."""
         count = len(next(iter(places.values())))
         found = [[self._source(name, place) for place in of] for name, of in places.items()]
@@ -486,7 +491,7 @@ class _Conversions:
         template, numbers = parsed(place.name)
         return _SourceRow(template, numbers[len(parsed(name).numbers) :], place.swapped, place.row)
 
-    def _in_stack(self, sources: Sequence[_SourceRow | None], name: str) -> list[_SourceRow | None] | None:
+    def _in_stack(self, sources: _SourceRows, name: str) -> _SourceRows | None:
         """Returns the sources of a stack of layers, by majority of its layers; None where it is no stack."""
         known = [each for each in sources if each is not None]
         own, template = self._numbers(name), Counter(each.template for each in known).most_common(1)[0][0]
@@ -500,7 +505,7 @@ class _Conversions:
             or (len(inner) == 1 and _in_order(sources))
         ):
             return None
-        made: list[_SourceRow | None] = []
+        made: _SourceRows = []
         after_each_other = [(row % rows, row // rows) for row in range(len(sources))]
         in_turns = [divmod(row, len(layers)) for row in range(len(sources))]
         for place in (after_each_other, in_turns):
@@ -510,17 +515,15 @@ class _Conversions:
                     votes[row][each.template, each.swapped, each.row] += 1
             if all(votes):
                 most = [each.most_common(1)[0][0] for each in votes]
-                tried: list[_SourceRow | None] = [
-                    _SourceRow(most[row][0], layers[layer], *most[row][1:]) for row, layer in place
-                ]
+                tried: _SourceRows = [_SourceRow(most[row][0], layers[layer], *most[row][1:]) for row, layer in place]
                 made = max(made, tried, key=lambda of: sum(map(eq, of, sources)))
         return made if made and all(each and self._name(each, own) for each in made) else None
 
-    def _padded(self, sources: list[_SourceRow | None], known: int) -> list[_SourceRow | None] | None:
+    def _padded(self, sources: _SourceRows, known: int) -> _SourceRows | None:
         """Accepts unknown rows at the end as padding, if all rows before are known."""
         return sources if all(each is not None for each in sources[:known]) else None
 
-    def _filled(self, sources: list[_SourceRow | None], name: str) -> list[_SourceRow | None]:
+    def _filled(self, sources: _SourceRows, name: str) -> _SourceRows:
         """Assigns rows that were not found to the only source with as many unused rows."""
         for row in range(1, len(sources)):
             before = sources[row - 1]
@@ -536,7 +539,7 @@ class _Conversions:
             sources[row] = source
         return sources
 
-    def _left_for(self, sources: Sequence[_SourceRow | None], missing: Sequence[int], name: str) -> list[_SourceRow]:
+    def _left_for(self, sources: _SourceRows, missing: Sequence[int], name: str) -> list[_SourceRow]:
         """Returns the unused rows for the missing ones; empty where several sources have as many."""
         own = self._numbers(name)
         used: dict[tuple[str, Numbers], set[int]] = defaultdict(set)
@@ -574,7 +577,7 @@ class _Conversions:
         return self.by_name.get(_Name(source.template, (*own[:outer], *source.inner)))
 
     def _made(
-        self, name: str, sources: Sequence[_SourceRow | None], places: Sequence[_RowPlace | None], *, swapped: bool
+        self, name: str, sources: _SourceRows, places: Sequence[_RowPlace | None], *, swapped: bool
     ) -> WeightConversion | None:
         """Compares a weight with what its sources make; None where the first run lacks some of them."""
         own, rows = self._numbers(name), rows_of(self.b[name], swapped=swapped)
@@ -637,7 +640,7 @@ class _Conversions:
             return "padding makes its rows wider, and no other weight with them"
         return ""
 
-    def _shift(self, sources: Sequence[_SourceRow | None], plain: Sequence[int], names: Sequence[str]) -> int:
+    def _shift(self, sources: _SourceRows, plain: Sequence[int], names: Sequence[str]) -> int:
         """Returns by how many rows padding moves others: words have numbers, and no layout begins with padding."""
         moved = [row - source.row for row, source in enumerate(sources) if source is not None]
         if plain and len(names) == 1 and is_embedding(names[0]):
@@ -655,7 +658,7 @@ class _Conversions:
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; checks few differing elements one by one."""
-        if apart.relative > ROUNDING * apart.unit:
+        if not is_near(apart):
             return False
         if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
             return True
@@ -674,10 +677,8 @@ class _Conversions:
         self, name: str, source: str, expected: Array, held: Array, places: Sequence[_RowPlace | None]
     ) -> str:
         here, there = self.sides[0], self.sides[1]
-        if expected.shape[0] == expected.shape[1]:
-            other_way = distance(np.ascontiguousarray(expected.T), held)
-            if other_way.relative <= ROUNDING * other_way.unit:
-                return f"{name} of {there} holds {source} of {here} transposed"
+        if expected.shape[0] == expected.shape[1] and is_near(distance(np.ascontiguousarray(expected.T), held)):
+            return f"{name} of {there} holds {source} of {here} transposed"
         holders = Counter(each.name for each in places if each is not None)
         other, count = holders.most_common(1)[0] if holders else ("", 0)
         if other and count > len(places) / 2:
@@ -715,7 +716,7 @@ def _some(of: Sequence[int | None]) -> Sequence[int | None]:
     return of[:: max(len(of) // _MOST_ASKED, 1)]
 
 
-def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
+def _oddness(sources: _SourceRows, *, swapped: bool) -> int:
     """Counts the rows that are unusual: transposed, out of order, or up before gate."""
     last: dict[tuple[str, Numbers], int] = {}
     first: dict[Numbers, int] = {}
@@ -732,7 +733,7 @@ def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
     return odd
 
 
-def _order(sources: Sequence[_SourceRow | None]) -> list[tuple[str, bool]]:
+def _order(sources: _SourceRows) -> list[tuple[str, bool]]:
     return list(dict.fromkeys((each.template, each.swapped) for each in sources if each is not None))
 
 
@@ -750,7 +751,7 @@ def _span(rows: list[int]) -> slice | list[int]:
     return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[0] + len(rows))) else rows
 
 
-def _in_order(sources: Sequence[_SourceRow | None]) -> bool:
+def _in_order(sources: _SourceRows) -> bool:
     last: dict[tuple[object, ...], int] = {}
     for each in sources:
         if each is not None:

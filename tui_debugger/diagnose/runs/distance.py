@@ -42,6 +42,10 @@ _SMALL: Final = 1 << 18
 """The largest files, in bytes, that are compared as bytes first."""
 
 
+Types = tuple[str, str]
+"""The element types of two tensors."""
+
+
 class ComparedBy(Enum):
     """How two tensors were compared."""
 
@@ -99,7 +103,7 @@ class Distance:
     size: float = 0.0
     worst: Shape = ()
     values: tuple[float, float] | None = None
-    types: tuple[str, str] = ("", "")
+    types: Types = ("", "")
     shapes: Shapes = ()
     why: str = ""
     joined: str = ""
@@ -153,7 +157,7 @@ def unpack_distance(payload: bytes) -> Distance | None:
 TypeAndShape = tuple[str, tuple[int, ...]]
 
 
-def not_compared(why: str, shapes: Shapes = (), types: tuple[str, str] = ("", "")) -> Distance:
+def not_compared(why: str, shapes: Shapes = (), types: Types = ("", "")) -> Distance:
     return Distance(ComparedBy.NOT, why=why, shapes=shapes, types=types)
 
 
@@ -253,7 +257,7 @@ def _type_name(declared: str, dtype: DType) -> str:
     return name_of(meant if meant is not None else dtype)
 
 
-def _equal(dtype: DType, names: tuple[str, str], shapes: Shapes) -> Distance:
+def _equal(dtype: DType, names: Types, shapes: Shapes) -> Distance:
     count = math.prod(shapes[0])
     return Distance(
         ComparedBy.VALUES, count=count, unit=unit_of(names), exact=_is_exact(dtype), types=names, shapes=shapes
@@ -267,7 +271,7 @@ def _is_exact(dtype: DType) -> bool:
 def distance(
     a: Array,
     b: Array,
-    types: tuple[str, str] = ("", ""),
+    types: Types = ("", ""),
     tolerance: Tolerance | None = None,
     tell: Callable[[], None] | None = None,
 ) -> Distance:

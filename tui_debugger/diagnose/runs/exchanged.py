@@ -17,7 +17,7 @@ from operator import eq
 from typing import Final, NamedTuple
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.conversions import OF_RANK, ROUNDING, Numbers, WeightConversion, turned_around
+from tui_debugger.diagnose.runs.conversions import OF_RANK, Numbers, WeightConversion, is_near, turned_around
 from tui_debugger.diagnose.runs.distance import Distance, distance
 from tui_debugger.stats.dtypes import name_of
 
@@ -77,7 +77,7 @@ def held_against_names(
             return None
         both = sources[one], sources[other]
         away = distance(*both, (name_of(both[0].dtype), type_made))
-        return away if away.relative > ROUNDING * away.unit else None
+        return None if is_near(away) else away
 
     made = {each.made: each.sources[0] for each in found}
     places = _places(made, known, sources, lambda one, other: apart(one, other) is not None)
@@ -156,7 +156,7 @@ def _spelled(name: str) -> _Spelled:
 
 
 def _of_one_kind(names: Sequence[str], made: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    """Yields weights that one run names alike and most of which the other run names alike as well.
+    """Yields groups of weights with one name without numbers, whose sources mostly have one, too.
 
     A number within a word counts layers (``stage1``), or tells one weight of a layer from another (``w1``).
     """
@@ -177,7 +177,7 @@ def _of_one_kind(names: Sequence[str], made: Mapping[str, str]) -> Iterator[Sequ
 
 
 def _usual(names: Sequence[str], made: Mapping[str, str]) -> str:
-    """Returns the name without numbers of what makes most of some weights; empty where nothing makes most of them."""
+    """Returns the name without numbers that most sources of the weights share; empty without a majority."""
     ((template, count),) = Counter(_spelled(made[name]).template for name in names).most_common(1)
     return template if 2 * count > len(names) else ""
 
@@ -185,7 +185,7 @@ def _usual(names: Sequence[str], made: Mapping[str, str]) -> str:
 def _of_another_kind(
     names: Sequence[str], made: Mapping[str, str], sources: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, _Place]]:
-    """Yields the weights that others make than those that make most of their like."""
+    """Yields weights whose source has another name without numbers than the sources of most similar weights."""
     template = _usual(names, made)
     others = [name for name in names if _spelled(made[name]).template != template]
     if not others:
@@ -202,7 +202,7 @@ def _of_another_kind(
 
 
 def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple[str, _Place]]:
-    """Yields the weights whose numbers are in another order than those of what makes them."""
+    """Yields weights whose numbers are in another order than the numbers of their sources."""
     template = _usual(names, made)
     names = [name for name in names if _spelled(made[name]).template == template]
     own, there = (_ranked([_spelled(name).numbers for name in of]) for of in (names, [made[name] for name in names]))
@@ -219,13 +219,13 @@ def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple
 
 
 def _ranked(numbers: Sequence[Numbers]) -> list[Numbers]:
-    """Returns numbers as places among all that stand where they do; those that are the same everywhere are left out."""
+    """Replaces each number by its rank among the numbers of its position; leaves out positions with a single number."""
     columns = [dict(zip(sorted(set(of)), range(len(of)), strict=False)) for of in zip(*numbers, strict=True)]
     return [tuple(of[each] for of, each in zip(columns, row, strict=True) if len(of) > 1) for row in numbers]
 
 
 def _nearer(made: Mapping[str, str], alike: Callable[[str, str], bool]) -> Iterator[tuple[str, _Place]]:
-    """Yields two weights of one layer each of which has a name that is nearer to that of the other's source."""
+    """Yields pairs of weights of one layer where each name is nearer to the source of the other weight."""
     groups: dict[object, list[str]] = defaultdict(list)
     for name, source in made.items():
         groups[_spelled(name).numbers, _spelled(source).numbers].append(name)

@@ -381,7 +381,7 @@ class StepJudge(ParameterCauses):
         return {True: NodeJudgement.INTRODUCED, False: NodeJudgement.INHERITED, None: NodeJudgement.UNPROVEN}[alike]
 
     def _is_operator(self, entry: NodePair) -> bool:
-        return not (self.is_parameter(entry.a) or self.sides[0].backward(entry.a))
+        return not (self.is_parameter(entry.a) or self.is_backward(entry.a))
 
     def _is_random(self, entry: NodePair) -> bool:
         return is_random(self.op_type(entry.a))
@@ -411,7 +411,7 @@ class StepJudge(ParameterCauses):
         if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.op_type(row) in PARAMETER_GRADIENTS:
             return True
         counts = [each.count for feed in entry.feeds if (each := self.distance(*feed.at)) is not None]
-        return self.sides[0].backward(row) and found.count < max(counts, default=0)
+        return self.is_backward(row) and found.count < max(counts, default=0)
 
     def _uncancelled(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
         """Returns how far an output may be off, by the size of its terms."""
@@ -427,9 +427,9 @@ class StepJudge(ParameterCauses):
 
     def _summed(self, entry: NodePair) -> Sequence[Feed]:
         """Returns the terms of a sum; in the backward pass only the gradients among the inputs."""
-        if not self.sides[0].backward(entry.a):
+        if not self.is_backward(entry.a):
             return entry.feeds
-        gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.sides[0].backward(each.holders[0])]
+        gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.is_backward(each.holders[0])]
         return gradients or entry.feeds
 
     def _size(self, feed: Feed) -> float:
@@ -474,11 +474,11 @@ class StepJudge(ParameterCauses):
             vague = vague or feed.holders[0] in self.suspected
             vague = vague or self.is_only_bounded(feed, distance)
             dx, ex, unit = max(dx, _far(distance)), max(ex, distance.element), max(unit, distance.unit)
-        if self.sides[0].backward(entry.a):
+        if self.is_backward(entry.a):
             forward = [
                 row
                 for row in self.sides[0].producers(entry.a)
-                if not self.sides[0].backward(row) and not self.is_parameter(row)
+                if not self.is_backward(row) and not self.is_parameter(row)
             ]
             dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward), *map(self._drawn, entry.feeds)])
         if self._is_without_inputs(entry):

@@ -13,6 +13,8 @@ from tui_debugger.arrays import Array, Mask
 from tui_debugger.text.numbers import number
 from tui_debugger.text.tensors import index_text
 
+DifferenceKind = tuple[str, str]
+"""A word, and a sentence; both are empty where nothing is known."""
 MOST: Final = 1 << 24
 """The largest number of elements that are looked at."""
 _FIT: Final = 1e-3
@@ -24,7 +26,7 @@ _SMALLER: Final = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
 @np.errstate(all="ignore")
-def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]:
+def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> DifferenceKind:
     """Returns a word and a sentence on how the second tensor follows from the first; both are empty if nothing fits."""
     if a.shape != b.shape or not 0 < a.size <= MOST:
         return "", ""
@@ -53,7 +55,7 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
 
 
 @np.errstate(all="ignore")
-def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> tuple[str, str]:
+def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> DifferenceKind:
     """The same for updates, from values (first run, second run) ``before`` and ``after``; empty if values tell more."""
     if len({each.shape for each in (*before, *after)}) > 1 or not 0 < after[0].size <= MOST:
         return "", ""
@@ -77,8 +79,6 @@ def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit
 
 
 Wide = npt.NDArray[np.float64]
-_Kind = tuple[str, str]
-"""A word, and a sentence."""
 
 
 def _wide(array: Array) -> Wide:
@@ -92,7 +92,7 @@ def _bad_text(word: str, x: Mask, y: Mask) -> str:
     return f"{word}: {', '.join(sides)}"
 
 
-def _few(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
+def _few(x: Wide, y: Wide, apart: Mask) -> DifferenceKind | None:
     where = np.argwhere(apart)
     if not 0 < len(where) <= max(1, x.size // 1000) or x.size < 2:
         return None
@@ -101,7 +101,7 @@ def _few(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
     return "element", f"{many} at {index_text(index)}: {number(float(x[index]))} in A, {number(float(y[index]))} in B"
 
 
-def _masked(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
+def _masked(x: Wide, y: Wide, apart: Mask) -> DifferenceKind | None:
     """All nonzero elements agree: another dropout mask."""
     if (
         apart.any()
@@ -112,7 +112,7 @@ def _masked(x: Wide, y: Wide, apart: Mask) -> _Kind | None:
     return None
 
 
-def _cast(x: Wide, y: Wide) -> _Kind | None:
+def _cast(x: Wide, y: Wide) -> DifferenceKind | None:
     """One side is the other, rounded to a smaller type."""
     for dtype in _SMALLER:
         for one, other, names in ((x, y, "BA"), (y, x, "AB")):
@@ -121,7 +121,7 @@ def _cast(x: Wide, y: Wide) -> _Kind | None:
     return None
 
 
-def _scale(x: Wide, y: Wide, unit: float) -> _Kind | None:
+def _scale(x: Wide, y: Wide, unit: float) -> DifferenceKind | None:
     factor = factor_between(x, y, unit)
     if factor is None or abs(factor - 1) < 4 * unit:
         return None
@@ -143,7 +143,7 @@ def factor_between(a: Array, b: Array, unit: float) -> float | None:
     return None if rest > max(_FIT * whole, 4 * unit * float(np.linalg.norm(y[finite]))) else factor
 
 
-def _offset(x: Wide, y: Wide, unit: float) -> _Kind | None:
+def _offset(x: Wide, y: Wide, unit: float) -> DifferenceKind | None:
     d = (y - x)[np.isfinite(x)]
     mean = float(d.mean()) if d.size else 0.0
     limit = max(_FIT * abs(mean), 4 * unit * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
@@ -152,7 +152,7 @@ def _offset(x: Wide, y: Wide, unit: float) -> _Kind | None:
     return None
 
 
-def _arranged(x: Wide, y: Wide) -> _Kind | None:
+def _arranged(x: Wide, y: Wide) -> DifferenceKind | None:
     if not np.array_equal(np.sort(x, axis=None), np.sort(y, axis=None)):
         return None
     for axes in permutations(range(x.ndim)) if 1 < x.ndim <= _DIMENSIONS else ():
@@ -162,7 +162,7 @@ def _arranged(x: Wide, y: Wide) -> _Kind | None:
     return "permuted", "B has the values of A in another order"
 
 
-def _one_row(apart: Mask) -> _Kind | None:
+def _one_row(apart: Mask) -> DifferenceKind | None:
     for axis in range(apart.ndim) if apart.ndim > 1 else ():
         others = tuple(each for each in range(apart.ndim) if each != axis)
         rows = np.flatnonzero(apart.any(axis=others))
@@ -172,7 +172,7 @@ def _one_row(apart: Mask) -> _Kind | None:
     return None
 
 
-def _rounding(x: Wide, y: Wide, unit: float) -> _Kind | None:
+def _rounding(x: Wide, y: Wide, unit: float) -> DifferenceKind | None:
     size = max(float(np.linalg.norm(x[np.isfinite(x)])), float(np.linalg.norm(y[np.isfinite(y)])))
     if size and float(np.linalg.norm((x - y)[np.isfinite(x)])) <= 6 * unit * size:
         return "rounding", "rounding"

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from itertools import combinations, product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.arrays import Array, Shape
 from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
@@ -63,6 +62,11 @@ class PartsLayout:
     factor: int = 1
 
     @property
+    def terms(self) -> bool:
+        """Parts of one slice are terms, not copies."""
+        return self.among is not PartRelation.REPLICAS
+
+    @property
     def cut(self) -> bool:
         return bool(self.axes) or self.flat
 
@@ -82,7 +86,7 @@ class PartsLayout:
             dimensions = " and ".join(map(str, self.axes))
             how = ", zigzag" if self.zigzag else f", in {self.groups} stretches" if self.groups > 1 else ""
             words.append(f"cut along dimension {dimensions}{how}")
-        if not words or self.among is not PartRelation.REPLICAS:
+        if not words or self.terms:
             words.append(
                 {PartRelation.REPLICAS: "replicas", PartRelation.SUM: "added up", PartRelation.MEAN: "averaged"}[
                     self.among
@@ -192,7 +196,7 @@ def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: Shape) -> list
         if not count or len(parts) % count:
             return None
     copies = [[parts[at] for at in positions] for positions in _copies(layout, len(parts), count)]
-    if layout.among is not PartRelation.REPLICAS:
+    if layout.terms:
         divided = len(copies) if layout.among is PartRelation.MEAN else 1
         copies = [[_sum(terms) / divided for terms in zip(*copies, strict=True)]]
     found = [_put_together(layout, each, shape) for each in copies]
@@ -219,7 +223,7 @@ def _number_of_slices(layout: PartsLayout, parts: Sequence[Array], shape: Shape)
     return 0 if any(not part or whole % part for whole, part in sizes) else math.prod(a // b for a, b in sizes)
 
 
-def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
+def _sum(terms: Sequence[Array]) -> Array:
     complex_ = terms[0].dtype.kind == "c"
     total = terms[0].astype(np.complex128 if complex_ else np.float64)
     for term in terms[1:]:

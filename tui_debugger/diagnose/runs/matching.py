@@ -31,6 +31,8 @@ from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category
 
 Rows = tuple[int, ...]
+RowPair = tuple[int, int]
+"""A row of each run."""
 ShapesOf = Callable[[int], Shapes | None]
 """Returns the shapes of a node's outputs; None where unknown."""
 
@@ -125,7 +127,7 @@ class NodeMatch:
     within_b: Rows = ()
 
     @property
-    def rows(self) -> tuple[int, int]:
+    def rows(self) -> RowPair:
         return self.a, self.b
 
 
@@ -452,7 +454,7 @@ class _Matcher:
             for a, b in self._aligned(rows, others):
                 self._add(NodeMatch(a, b, Rule.ALIGNED, doubtful=self._is_doubtful(a, b, rows, others)))
 
-    def _aligned(self, rows: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+    def _aligned(self, rows: Sequence[int], others: Sequence[int]) -> list[RowPair]:
         if len(rows) * len(others) > _MOST_CELLS:
             return self._by_what_is_unique(rows, others)
         names = {row: self.b.parts(row) for row in others}
@@ -469,7 +471,7 @@ class _Matcher:
                 line[j] = value
         return _traced(rows, others, best, scores)
 
-    def _by_what_is_unique(self, rows: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+    def _by_what_is_unique(self, rows: Sequence[int], others: Sequence[int]) -> list[RowPair]:
         def key(side: NodesOfRun, row: int) -> Hashable:
             return side.kind(row), side.type_of(row), side.shapes(row)
 
@@ -651,7 +653,7 @@ def _gaps(matcher: _Matcher, left_a: Sequence[int], left_b: Sequence[int]) -> It
         yield of_a[gap], of_b[gap]
 
 
-def _rising(pairs: Sequence[tuple[int, int]], place: Mapping[int, int]) -> list[tuple[int, int]]:
+def _rising(pairs: Sequence[RowPair], place: Mapping[int, int]) -> list[RowPair]:
     """The longest subsequence of pairs, in the order of the first run, that is in the order of the second as well."""
     tails: list[int] = []
     last: list[int] = []
@@ -676,7 +678,7 @@ def _traced(
     others: Sequence[int],
     best: Sequence[Sequence[int]],
     scores: Mapping[tuple[int, int], int],
-) -> list[tuple[int, int]]:
+) -> list[RowPair]:
     """The pairs of the best alignment; of equal alignments, one that leaves out the last nodes."""
     found = []
     i, j = len(rows), len(others)

@@ -7,8 +7,7 @@ from typing import Final
 
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.flow import DataFlow
-from tui_debugger.diagnose.run import DiagnosedRun
-from tui_debugger.diagnose.runs.results import StepPlace
+from tui_debugger.diagnose.runs.results import BothRuns, StepPlace
 from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import PARAMETERS, ProgressFn, Side
 
@@ -19,7 +18,7 @@ _DEEPEST: Final = 8
 class OtherRanks:
     """The same step on the other ranks of two runs."""
 
-    def __init__(self, runs: tuple[DiagnosedRun, DiagnosedRun], place: StepPlace, progress: ProgressFn) -> None:
+    def __init__(self, runs: BothRuns, place: StepPlace, progress: ProgressFn) -> None:
         self._runs, self._place, self._progress = runs, place, progress
 
     def put_in_alike(self, flow: DataFlow, row: int) -> bool | None:

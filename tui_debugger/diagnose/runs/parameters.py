@@ -43,7 +43,7 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Asked, NodePair, key_of
+from tui_debugger.diagnose.runs.step import Asked, NodePair, PairKey, key_of
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import ARRAY
@@ -63,6 +63,10 @@ _COUNTED: Final = "it differs, and only one run has others like it: ranks may co
 _NO_CASTS: Final = "are not the rounding of those of the other run, as all of most other weights are"
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The prefixes of parameters in both runs, where names differ in them."""
+
+
+_Casts = dict[int, tuple[NodePair, CastMisses]]
+"""By row of the first run."""
 
 
 class ParameterPairs(UnmatchedNodes):
@@ -153,7 +157,7 @@ class ParameterPairs(UnmatchedNodes):
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
 
-    def _casts(self, entries: Sequence[NodePair]) -> dict[int, tuple[NodePair, CastMisses]]:
+    def _casts(self, entries: Sequence[NodePair]) -> _Casts:
         """Returns how far weights are from casts that one run keeps in a smaller type, by rows of the first run."""
         casts = {}
         for entry in entries:
@@ -174,13 +178,13 @@ class ParameterPairs(UnmatchedNodes):
             self.copied = False
         return casts
 
-    def _are_copies(self, casts: Mapping[int, tuple[NodePair, CastMisses]], found: Sequence[WeightConversion]) -> bool:
+    def _are_copies(self, casts: _Casts, found: Sequence[WeightConversion]) -> bool:
         """Tells whether most weights of a checkpoint are exactly those of the other one in a smaller type."""
         exact = [not misses.rounded for _, misses in casts.values()]
         exact += [not each.uncast for each in found if each.uncast is not None]
         return self.copied and 2 * sum(exact) > len(exact)
 
-    def _look_at_casts(self, casts: Mapping[int, tuple[NodePair, CastMisses]]) -> None:
+    def _look_at_casts(self, casts: _Casts) -> None:
         """Finds weights that are no casts where most are, and single wrong elements of those that nearly are."""
         copies = self._are_copies(casts, self.converted)
         for row, (entry, misses) in casts.items():
@@ -204,7 +208,7 @@ class ParameterPairs(UnmatchedNodes):
         """Compares the weights of norms as one run keeps them without 1, if it keeps all of them so."""
         if self.options.tolerance is not None or any(files.mates for files in self.files):
             return
-        shifted: dict[tuple[tuple[int, int], tuple[int, int]], Distance] = {}
+        shifted: dict[PairKey, Distance] = {}
         less = -1
         for entry in entries:
             name = self.names[0][entry.a]
@@ -256,7 +260,7 @@ class ParameterPairs(UnmatchedNodes):
         outputs = self.outputs(side, row)
         return outputs[0] if len(outputs) == 1 and outputs[0].index >= 0 else None
 
-    def _convert(self, entries: Sequence[NodePair], casts: Mapping[int, tuple[NodePair, CastMisses]]) -> set[int]:
+    def _convert(self, entries: Sequence[NodePair], casts: _Casts) -> set[int]:
         """Finds out which parameters make which; returns rows of pairs that are given up for that."""
         self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.kinds import factor_between
-from tui_debugger.diagnose.runs.results import DiffFinding
+from tui_debugger.diagnose.runs.results import BothRuns, DiffFinding
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.numbers import plural
 
@@ -21,7 +20,7 @@ _MANY: Final = 3
 """The fewest gradients that must share a factor."""
 
 
-def without_rescaled(found: Sequence[DiffFinding], runs: tuple[DiagnosedRun, DiagnosedRun]) -> list[DiffFinding]:
+def without_rescaled(found: Sequence[DiffFinding], runs: BothRuns) -> list[DiffFinding]:
     """Returns the findings on gradients that no common factor explains."""
     factors = {each.row_a: _factor(each, runs) for each in found} if len(found) >= _MANY else {}
     unit = max((each.distance.unit for each in found if each.distance is not None), default=0.0)
@@ -46,7 +45,7 @@ def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T
     return (same if len(same) >= max(_MANY, len(factors) / 2) else set()), usual
 
 
-def _factor(finding: DiffFinding, runs: tuple[DiagnosedRun, DiagnosedRun]) -> float | None:
+def _factor(finding: DiffFinding, runs: BothRuns) -> float | None:
     if finding.distance is None or None in finding.keys:
         return None
     try:

@@ -23,6 +23,9 @@ COVERED: Final = "neither run recorded it; all that it is made from and all that
 """The reason that a node needs no comparison."""
 
 
+BothRuns = tuple[DiagnosedRun, DiagnosedRun]
+
+
 class NodeJudgement(IntEnum):
     """What is known of a node at a step."""
 
@@ -200,7 +203,7 @@ class RunsReport:
         cancelled: not all of them were compared.
     """
 
-    runs: tuple[DiagnosedRun, DiagnosedRun]
+    runs: BothRuns
     steps: tuple[StepReport, ...]
     findings: tuple[DiffFinding, ...]
     doubts: tuple[str, ...]

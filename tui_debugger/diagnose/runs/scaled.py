@@ -7,7 +7,7 @@ wrong scale moves all elements that share it by one factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -135,11 +135,11 @@ def rounded(values: Array, dtype: str) -> Rounded:
 
 
 class CastMisses(NamedTuple):
-    """How many elements of a weight are not those of another one in its smaller type.
+    """How many elements of a weight are not a cast of the other weight to the smaller type.
 
     Attributes:
-        rounded: as rounding to the nearest one makes them, to even ones between two.
-        cut: as cutting off what is too fine makes them.
+        rounded: elements that rounding to the nearest value (ties to even) does not explain.
+        cut: elements that truncation does not explain.
     """
 
     rounded: int
@@ -235,14 +235,12 @@ class Apart:
 
 def meant_apart(a: Array | ScaledWeight | Rounded, b: Array | ScaledWeight | Rounded) -> Apart:
     """Compares two weights of one shape, times their scales; at least one has scales."""
-    types = tuple(name_of((each.values if isinstance(each, ScaledWeight | Rounded) else each).dtype) for each in (a, b))
-    grid = max(
-        (each for each in (a, b) if isinstance(each, ScaledWeight | Rounded)), key=lambda each: math.prod(each.counts)
-    )
-    sides = tuple(map(_reader, (a, b)))
+    grid = max((each for each in (a, b) if not isinstance(each, np.ndarray)), key=lambda each: math.prod(each.counts))
+    sides = [_as_rounded(each) if isinstance(each, np.ndarray) else each for each in (a, b)]
+    types = [name_of(each.values.dtype) for each in sides]
     found = _ScaleGroups(grid.blocks, grid.counts)
     for first, last in pieces(a.shape):
-        found.look(first, *(read(first, last) for read in sides))
+        found.look(first, sides[0].rows(first, last), sides[1].rows(first, last))
     relative = math.sqrt(found.square / size) if (size := max(found.squares)) else 0.0
     excess, text = found.judged(a.shape)
     if found.odd:
@@ -265,16 +263,8 @@ def meant_apart(a: Array | ScaledWeight | Rounded, b: Array | ScaledWeight | Rou
     return Apart(distance, text)
 
 
-def _reader(of: Array | ScaledWeight | Rounded) -> Callable[[int, int], tuple[Wide, Wide]]:
-    if isinstance(of, ScaledWeight | Rounded):
-        return of.rows
-    unit = unit_of((name_of(of.dtype),))
-
-    def read(first: int, last: int) -> tuple[Wide, Wide]:
-        values = of[first:last].astype(np.float64)
-        return values, np.abs(values) * unit
-
-    return read
+def _as_rounded(values: Array) -> Rounded:
+    return Rounded(values, unit_of((name_of(values.dtype),)), 0.0)
 
 
 class _ScaleGroups:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Shape
-from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
+from tui_debugger.diagnose.runs.distance import Distance, Tolerance, Types, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
     GivenDims,
     PartRelation,
@@ -52,6 +52,7 @@ _MOST_AXES: Final = 3
 """The most axes of ranks whose orders are tried."""
 
 
+_Sides = tuple[Parts, Parts]
 _WholesOfBoth = tuple[list[Array], list[Array]]
 
 
@@ -120,10 +121,10 @@ class Joiner:
 
     def _with_whole(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
-        both: tuple[str, str],
+        both: Types,
         of: TensorKind,
     ) -> Distance:
         """Compares one array with several parts of the other run."""
@@ -152,10 +153,10 @@ class Joiner:
 
     def _of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         tensor: str,
         given: PartsLayout | None,
-        both: tuple[str, str],
+        both: Types,
         of: TensorKind,
     ) -> Distance:
         """Compares parts with parts, where no rank of either run has the whole."""
@@ -187,7 +188,7 @@ class Joiner:
 
     def _best_of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         options: Sequence[_ShardOption],
         key: tuple[str, Any],
         of: TensorKind,
@@ -228,7 +229,7 @@ class Joiner:
 
     def _known_of_both(
         self,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         options: Sequence[_ShardOption],
         key: tuple[str, Any],
         made: _Wholes,
@@ -245,23 +246,23 @@ class Joiner:
                 return option, wholes
         return None
 
-    def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: tuple[Parts, Parts]) -> None:
+    def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: _Sides) -> None:
         """Remembers the layouts of a tensor for later steps, if its values exclude other layouts."""
         if option.tells(sides):
             self._of_both_sides[key] = option
         elif option.layouts == (PartsLayout(), PartsLayout()) and _tells(sides[0].arrays[0]):
             self._alike.add(key)
 
-    def _apart(self, one: Array, other: Array, types: tuple[str, str]) -> Distance:
+    def _apart(self, one: Array, other: Array, types: Types) -> Distance:
         return distance(one, other, types, self._tolerance)
 
     def _with_unlike(
         self,
         found: Distance,
         option: _ShardOption,
-        sides: tuple[Parts, Parts],
+        sides: _Sides,
         wholes: _WholesOfBoth,
-        types: tuple[str, str],
+        types: Types,
     ) -> Distance:
         """Adds to a distance which rank it comes from, where ranks have copies of a tensor or of its slices."""
         if found.equal or not option.copies or any(layout.flat for layout in option.layouts):
@@ -300,7 +301,7 @@ class Joiner:
                 break
         order = sorted(scores, key=lambda each: scores[each])
         near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
-        copies = [layout for layout in made if layout.among is PartRelation.REPLICAS]
+        copies = [layout for layout in made if not layout.terms]
         if not any(layout in near for layout in copies):
             terms = min((scores[layout] for layout in near), default=math.inf)
             if not _are_clearer(terms, [whole], [each for layout in copies for each in made[layout]]):
@@ -384,7 +385,7 @@ def _far(whole: Array, joined: Array) -> float:
 
 def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> Distance:
     """Scales the distance of a sum to the size of its terms, which may cancel."""
-    if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
+    if not layout.terms or not math.isfinite(found.relative) or not found.size:
         return found
     terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is PartRelation.MEAN else 1)
     return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
@@ -402,27 +403,25 @@ class _ShardOption:
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
-    def in_order(
-        cls, shape: Shape, layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
-    ) -> _ShardOption:
+    def in_order(cls, shape: Shape, layouts: tuple[PartsLayout, PartsLayout], sides: _Sides) -> _ShardOption:
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
     @property
     def copies(self) -> bool:
         """No parts are terms."""
-        return all(layout.among is PartRelation.REPLICAS for layout in self.layouts)
+        return all(not layout.terms for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
         """Parts of both sides are terms: no rank has the whole, and only sums agree."""
-        return all(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
+        return all(layout.terms for layout in self.layouts)
 
     @property
     def words(self) -> str:
         found = {layout.word for layout in self.layouts}
         return next(word for word in ("split", "sum", "mean", "replicated") if word in found)
 
-    def tells(self, sides: tuple[Parts, Parts]) -> bool:
+    def tells(self, sides: _Sides) -> bool:
         """Tells whether ranks hold different values, so that another layout would make another whole."""
         return any(
             _far(side.arrays[0], each) > NEAR
@@ -434,12 +433,12 @@ class _ShardOption:
     @property
     def unlikely(self) -> int:
         """A sort key, larger for less likely options."""
-        terms = sum(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
+        terms = sum(layout.terms for layout in self.layouts)
         odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
 
-def _options(sides: tuple[Parts, Parts], given: PartsLayout | None, of: TensorKind) -> Iterator[_ShardOption]:
+def _options(sides: _Sides, given: PartsLayout | None, of: TensorKind) -> Iterator[_ShardOption]:
     """Yields how parts of both sides may make wholes of one shape, likely ones first."""
     shapes = [[part.shape for part in side.arrays] for side in sides]
     found: list[_ShardOption] = []
@@ -480,7 +479,7 @@ def _orders(side: Parts) -> list[tuple[int, ...]]:
 class _Wholes:
     """The wholes that parts of both sides make, by layout."""
 
-    def __init__(self, sides: tuple[Parts, Parts]) -> None:
+    def __init__(self, sides: _Sides) -> None:
         self._sides = sides
         self._samples: dict[tuple[int, Shape, PartsLayout, Shape], Array | None] = {}
 
@@ -507,7 +506,7 @@ class _Wholes:
         if terms is None:
             return False
         if not option.both_terms:
-            many = 0 if option.layouts[0].among is not PartRelation.REPLICAS else 1
+            many = 0 if option.layouts[0].terms else 1
             wholes = self.of(option)
             near = min(_far(terms[1 - many][0], term) for term in terms[many])
             return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)

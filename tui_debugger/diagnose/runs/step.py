@@ -90,8 +90,16 @@ class RunTensors:
         return {axis: at for axis, at in self.run.parallel_places(self.rank)[0].items() if at[1] > 1}
 
     def spec(self, at: Located) -> ReadSpec | None:
-        table = self.flow.table(at.step)
-        return None if int(table.flags[at.index]) & TensorFlag.STAT_ONLY else table.spec(at.index)
+        return None if self.is_stat_only(at) else self.flow.table(at.step).spec(at.index)
+
+    def is_stat_only(self, at: Located) -> bool:
+        return bool(int(self.flow.table(at.step).flags[at.index]) & TensorFlag.STAT_ONLY)
+
+    def dumped(self, step: int) -> list[int]:
+        """The rows of the nodes with tensors at a step, without constants."""
+        table = self.flow.table(step)
+        found: list[int] = np.unique(table.node[(table.flags & int(TensorFlag.CONSTANT)) == 0]).tolist()
+        return found
 
     def array(self, at: Located | None) -> Array | None:
         """Returns the values; None where they were not dumped or cannot be read."""
@@ -128,12 +136,8 @@ class RunTensors:
                 yield mate, there
 
     def named(self) -> set[str]:
-        nodes = self.flow.nodes
-        rows: set[int] = set()
-        for step in self.steps:
-            table = self.flow.table(step)
-            rows.update(np.unique(table.node[(table.flags & int(TensorFlag.CONSTANT)) == 0]).tolist())
-        return {nodes.names[row] for row in rows}
+        names = self.flow.nodes.names
+        return {names[row] for step in self.steps for row in self.dumped(step)}
 
     def not_seen(self, lead: RunTensors) -> list[str]:
         """Returns the nodes that have tensors on this rank, but not on the first rank of its group."""
@@ -155,7 +159,7 @@ class RunTensors:
     def statistics(self, at: Located) -> tuple[TensorStats | None, TypeAndShape | None]:
         """Returns the recorded or measured statistics of a tensor, and (type, shape)."""
         table = self.flow.table(at.step)
-        if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
+        if self.is_stat_only(at):
             return table.recorded(at.index), table.recorded_meta(at.index)
         (row,) = self.run.measure((self.run.row_of(self.flow.key(at)),))
         try:
@@ -282,7 +286,6 @@ class StepTensors:
         for flow, step in zip(self.flows, self.steps, strict=True):
             flow.table(step)
         self.sides = self._nodes(0), self._nodes(1)
-        self.names = self.flows[0].nodes.names, self.flows[1].nodes.names
         self.ranks = max(1 + len(of.mates) for of in files)
         self.joiner: Joiner = before.joiner if before is not None else Joiner(options.dims, options.tolerance)
         self.matching = self._matching(before)
@@ -292,8 +295,7 @@ class StepTensors:
 
     def _nodes(self, side: int) -> NodesOfRun:
         files, step = self.files[side], self.steps[side]
-        nodes, table = files.flow.nodes, files.flow.table(step)
-        there = set(np.unique(table.node[(table.flags & int(TensorFlag.CONSTANT)) == 0]).tolist())
+        nodes, there = files.flow.nodes, set(files.dumped(step))
         unsure = int(NodeFlag.INFERRED | NodeFlag.FILE_ONLY | NodeFlag.STRUCTURAL)
         from_graph = np.flatnonzero((nodes.flags & unsure) == 0).tolist()
         rows = [row for row in there | set(from_graph) if nodes.category_of(row) is not Category.CONSTANT]
@@ -320,9 +322,16 @@ class StepTensors:
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
 
+    @property
+    def names(self) -> tuple[Sequence[str], Sequence[str]]:
+        return self.flows[0].nodes.names, self.flows[1].nodes.names
+
     def is_parameter(self, row: int) -> bool:
         """Tells whether a row of the first run is a parameter."""
         return self.sides[0].is_parameter(row)
+
+    def is_backward(self, row: int) -> bool:
+        return self.sides[0].backward(row)
 
     def op_type(self, row: int) -> str:
         return self.flows[0].nodes.op_type(row)
@@ -470,11 +479,9 @@ class StepTensors:
         for key, (one, other) in wanted.items():
             if key in known:
                 self.distances[key] = known[key]
-                continue
-            if self.ranks > 1:
+            elif self.ranks > 1:
                 self.distances[key] = self._of_parts(one, other)
-                continue
-            if (specs := self._specs(one, other)) is not None:
+            elif (specs := self._specs(one, other)) is not None:
                 files[key] = specs
             else:
                 self.distances[key] = self._by_statistics(one, other)
@@ -497,7 +504,7 @@ class StepTensors:
             return not_compared("not all of its parts on several ranks can be read")
         name = self.names[0][one.row]
         whole = [array for array in arrays[0] if array is not None], [array for array in arrays[1] if array is not None]
-        backward, weight = self.sides[0].backward(one.row), self.is_parameter(one.row)
+        backward, weight = self.is_backward(one.row), self.is_parameter(one.row)
         recorded = self._recorded(0, places[0], one), self._recorded(1, places[1], other)
         tensor = f"{name}:{one.side.name}{one.slot}"
         return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)

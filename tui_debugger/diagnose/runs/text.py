@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import WITHOUT_ONE, ComparedBy, Distance
-from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
+from tui_debugger.diagnose.runs.kinds import DifferenceKind, kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
     COVERED,
     NO_OUTPUT,
@@ -49,7 +49,7 @@ _WHAT: Final = {
 }
 
 
-def headline_text(finding: DiffFinding, kind: tuple[str, str]) -> str:
+def headline_text(finding: DiffFinding, kind: DifferenceKind) -> str:
     place = finding.place
     rank = f"rank {place.rank_a} " if place.rank_a else ""
     step = f"{rank}step {place.step_a}"
@@ -157,7 +157,7 @@ def options_text(options: Options, repeat: str = "") -> str:
     return clean("; ".join(words))
 
 
-def difference_words(report: RunsReport, finding: DiffFinding) -> tuple[str, str]:
+def difference_words(report: RunsReport, finding: DiffFinding) -> DifferenceKind:
     """Returns the kind of a finding's difference: a word and a sentence; both may be empty."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
@@ -179,7 +179,7 @@ def difference_words(report: RunsReport, finding: DiffFinding) -> tuple[str, str
     return kind_of_difference(arrays[0], arrays[1], unit)
 
 
-def _update_words(report: RunsReport, finding: DiffFinding, now: Sequence[Array], unit: float) -> tuple[str, str]:
+def _update_words(report: RunsReport, finding: DiffFinding, now: Sequence[Array], unit: float) -> DifferenceKind:
     then = []
     for run, key in zip(report.runs, finding.keys, strict=True):
         before = run.before(key) if key is not None else None
@@ -213,7 +213,7 @@ def values_text(distance: Distance) -> str:
     return f"{one} in A, {other} in B"
 
 
-def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list[str]:
+def headline_lines(report: RunsReport, kinds: Sequence[DifferenceKind]) -> list[str]:
     finding = report.headline
     if finding is None:
         return []
@@ -312,7 +312,7 @@ def node_cells(step: StepReport, judged: JudgedNode, names: tuple[str, str]) -> 
     )
 
 
-def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: tuple[str, str]) -> Iterator[str]:
+def markdown_lines(report: RunsReport, kinds: Sequence[DifferenceKind], paths: tuple[str, str]) -> Iterator[str]:
     yield "# Two runs compared"
     yield ""
     for name, path in zip("AB", paths, strict=True):

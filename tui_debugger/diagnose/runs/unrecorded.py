@@ -18,7 +18,7 @@ from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement
 from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Places, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
-from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
+from tui_debugger.sources.base import NOT_RECORDED, OtherArgument
 
 _AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
 KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
@@ -138,7 +138,7 @@ class UnrecordedTensors(StepTensors):
 
     def left_before(self, entry: NodePair) -> set[int]:
         """Returns the parameters that a node reads, but of which only the value after the step before was recorded."""
-        if self.sides[0].backward(entry.a):
+        if self.is_backward(entry.a):
             return set()  # the forward pass has shown already what it read
         return {
             feed.holders[0]
@@ -160,7 +160,7 @@ class UnrecordedTensors(StepTensors):
 
     def _nothing_of(self, side: int, at: Located) -> bool:
         files = self.files[side]
-        if not int(files.flow.table(at.step).flags[at.index]) & TensorFlag.STAT_ONLY:
+        if not files.is_stat_only(at):
             return False
         stats, _ = files.statistics(at)
         if stats is None or not stats.count:
