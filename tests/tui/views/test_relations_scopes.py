@@ -57,7 +57,7 @@ async def test_minus_makes_the_scope_around_a_tensor_one_box(
     size: tuple[int, int], session: Callable[[], Session]
 ) -> None:
     async with opened(RelationsView(PlainHost(session()), focus_on(session(), LOG, 3)), size) as screen:
-        await screen.press("s", "-")
+        await screen.press("t", "-")
         assert here(screen) == "_backbone-Net"
         for text in ("┏◆73━", "▸ _backbone-Net┣", "133 nodes┛", "▸ Gradients", "▸ optimizer-Adam│", "34 ▸"):
             assert text in screen.text
@@ -74,7 +74,7 @@ async def test_minus_makes_the_scope_around_a_tensor_one_box(
 async def test_enter_opens_a_scope_and_goes_to_a_node(session: Callable[[], Session]) -> None:
     host = PlainHost(session())
     async with opened(RelationsView(host, focus_on(session(), LOG, 3)), NARROW) as screen:
-        await screen.press("s", "-", "enter")
+        await screen.press("t", "-", "enter")
         assert here(screen) == "norm-RowNorm", "the first in it with a finding"
         assert "ReduceSum-op380" in screen.text
         await screen.press("enter")
@@ -94,7 +94,7 @@ async def test_enter_opens_a_scope_and_goes_to_a_node(session: Callable[[], Sess
 
 async def test_arrows_follow_the_flow_and_beyond_the_picture_it_moves_on(session: Callable[[], Session]) -> None:
     async with opened(RelationsView(PlainHost(session()), focus_on(session(), LOG, 3)), NARROW) as screen:
-        await screen.press("s", "-", "right")
+        await screen.press("t", "-", "right")
         assert here(screen) in {"Gradients", "_loss_fn-SoftmaxCrossEntropyWithLogits"}
         await screen.press("down", "right")
         assert here(screen) == "optimizer-Adam"
@@ -113,7 +113,7 @@ async def test_arrows_follow_the_flow_and_beyond_the_picture_it_moves_on(session
 
 async def test_a_click_moves_the_cursor_and_a_second_one_opens(session: Callable[[], Session]) -> None:
     async with opened(RelationsView(PlainHost(session()), focus_on(session(), LOG, 3)), WIDE) as screen:
-        await screen.press("s", "-")
+        await screen.press("t", "-")
         line = next(y for y, text in enumerate(screen.lines) if "▸ Gradients" in text)
         at = (screen.lines[line].index("Gradients"), line)
         await screen.pilot.click(offset=at)
@@ -127,7 +127,8 @@ async def test_other_views_open_on_the_worst_tensor_of_a_box(session: Callable[[
     host = PlainHost(session())
     view = RelationsView(host, focus_on(session(), LOG, 3))
     async with opened(view, WIDE) as screen:
-        await screen.press("s", "-", "o", "right", "down", "v", "t")
+        await screen.press("t", "-", "o", "right", "down", "v")
+        await screen.command("main")
         assert (host.opened[0][0], host.opened[0][1].key.node.rpartition("/")[2]) == ("origin", LOG)
         assert host.opened[1][1].hit is not None
         assert host.opened[1][1].key.node.startswith("Gradients/")
@@ -136,7 +137,7 @@ async def test_other_views_open_on_the_worst_tensor_of_a_box(session: Callable[[
         assert found is not None
         assert found.one == "Gradients"
         assert "▸ optimizer-Adam" in found.text
-        await screen.press("s")
+        await screen.press("t")
         assert "made from" in screen.text
         assert "Relations of" in screen.text
 
@@ -146,7 +147,7 @@ async def test_names_are_as_long_as_they_differ(dumps: Callable[[str], Path]) ->
     row = next(row for row, path in enumerate(found.nodes(0).paths) if "0-Block/attn-Attention/q-Dense/" in path)
     nodes = found.nodes(0)
     async with opened(RelationsView(PlainHost(found), ViewTarget(nodes.key(0, 0, row), row)), WIDE) as screen:
-        await screen.press("s", "-", "-")
+        await screen.press("t", "-", "-")
         assert here(screen) == "attn-Attention"
         assert "step 0 was not checked" in screen.text
         drawn = [line for line in view_of(screen).sketch.text.splitlines() if "▸" in line]
@@ -158,7 +159,7 @@ async def test_names_are_as_long_as_they_differ(dumps: Callable[[str], Path]) ->
 async def test_a_dump_that_does_not_tell_the_flow_says_so(dumps: Callable[[str], Path], tmp_path: Path) -> None:
     inferred = opened_session(dumps("msprobe-L1-nan"))
     async with opened(RelationsView(PlainHost(inferred), focus_on(inferred, "Functional.linear.3", 1)), WIDE) as screen:
-        await screen.press("s")
+        await screen.press("t")
         assert "lines are inferred from equal tensors" in screen.text
         await screen.press("-")
         assert here(screen) == "Functional"
@@ -173,7 +174,7 @@ async def test_a_dump_that_does_not_tell_the_flow_says_so(dumps: Callable[[str],
     row = next(row for row, path in enumerate(plain.nodes(0).paths) if path.endswith("x"))
     target = ViewTarget(plain.nodes(0).key(0, 1, row), row)
     async with opened(RelationsView(PlainHost(plain), target), NARROW) as screen:
-        await screen.press("s", "-")
+        await screen.press("t", "-")
         assert here(screen) == "a"
         assert "nothing in the dump tells what is made from what" in screen.text
 
@@ -186,7 +187,7 @@ async def test_the_graph_of_scopes_begins_at_a_scope_of_the_node_list(open_scree
         assert "Scopes around Default" in screen.text
         await screen.press("enter")
         assert "Scopes around Default/" in screen.text
-        await screen.press("s")
+        await screen.press("t")
         assert "made from" in screen.text
         await screen.press("escape")
         assert screen.app.screen is screen.main
@@ -196,7 +197,7 @@ async def test_open_scopes_stay_open_in_a_run_that_goes_on(tmp_path: Path) -> No
     writer = write_dump(tmp_path, steps=(0, 1))
     async with opened_screen(tmp_path) as screen:
         view = await look(screen, RelationsView, "relations", "fc1.weight")
-        await screen.press("s", "-")
+        await screen.press("t", "-")
         await screen.settled()
         before = screen.text
         assert "Scopes around" in before
@@ -214,7 +215,7 @@ async def test_scopes_of_a_training() -> None:
         await screen.press("4", "g", "L")
         await screen.until(lambda: "made from" in screen.text)
         await screen.settled()
-        await screen.press("s", "-")
+        await screen.press("t", "-")
         await screen.settled()
         assert "Scopes around" in screen.text
         assert "◆" in screen.text
