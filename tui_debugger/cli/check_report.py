@@ -141,7 +141,7 @@ def _print_hits(report: CheckReport, limit: int) -> None:
     if not count:
         return
     shown = list(islice(chain.from_iterable(lists), limit or None))  # only these are made
-    ranks = len({rank for rank, _ in report.result.pairs}.union(*(hits.rank.tolist() for hits in lists))) > 1
+    ranks = len(report.result.ranks.union(*(hits.rank.tolist() for hits in lists))) > 1
     columns = [
         Column("step", right=True, weight=8),
         *([Column("rank", right=True, weight=6)] if ranks else []),
@@ -203,7 +203,7 @@ def _remarks(report: CheckReport) -> list[str]:
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
-    if judgement.outcome is Outcome.CLEAN and len({rank for rank, _ in report.result.pairs}) > 1:
+    if judgement.outcome is Outcome.CLEAN and len(report.result.ranks) > 1:
         lines.append("each rank was judged by itself: tdbg ranks compares what ranks must have in common")
     doubts = judgement.doubts if judgement.outcome is Outcome.FINDING else judgement.doubts[:-1]
     return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
@@ -226,7 +226,7 @@ def _beginnings(report: CheckReport) -> list[str]:
         return []
     origins = failing.chosen(failing.origin)
     word, hits = ("origin ◆", origins) if origins else ("first finding", failing[:1])
-    ranks = len({rank for rank, _ in report.result.pairs}) > 1
+    ranks = len(report.result.ranks) > 1
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
@@ -282,5 +282,5 @@ def _counted(report: CheckReport) -> str:
 
 
 def _steps(report: CheckReport) -> str:
-    ranks = {rank for rank, _ in report.result.pairs}
+    ranks = report.result.ranks
     return plural(report.pairs, "step") + (f" ({named('rank', sorted(ranks))} so far)" if len(ranks) > 1 else "")

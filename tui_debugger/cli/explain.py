@@ -152,11 +152,9 @@ def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[Te
 
     there: list[TensorRow] = []
     for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
-        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round) if row.index >= 0]
+        dumped = [row for row in found.tensors(session, rank, step) if row.index >= 0]
         there += dumped
-        rows = [row for row in dumped if found.asked.covers(row)]
-        chosen = [row for row in rows if row.role == "out"] or rows
-        if chosen:
+        if chosen := found.meant(dumped):
             return [row.key for row in (chosen if found.asked.role else chosen[:1])][:_MOST]
     raise no_such_tensor(found, there, "" if there else "nothing of this node was dumped at the chosen steps")
 

@@ -212,7 +212,7 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
 
 def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | None) -> Iterator[Line]:
     rank, step = searched.pair
-    several = len({pair[0] for pair in report.check.pairs}) > 1
+    several = len(report.check.ranks) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
     parameters = f" (parameters among them: {searched.parameters:,})" if searched.parameters else ""
     yield ""
@@ -233,7 +233,7 @@ def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | Non
 
 def _ranks(found: FoundOrigins) -> Iterator[str]:
     report = found.report
-    ranks = sorted({pair[0] for pair in report.check.pairs})
+    ranks = sorted(report.check.ranks)
     if len(ranks) < 2 or not report.searches:
         return
     leading = report.leading
@@ -322,7 +322,7 @@ def _found(report: OriginReport) -> str:
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
-    where = f" of {named('rank', ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
+    where = f" of {named('rank', ranks)}" if len(report.check.ranks) > 1 else ""
     names = list(dict.fromkeys(clean("/".join(origin.node.split("/")[-2:])) for origin in report.origins))
     shown = first_of(names, _LAST)
     at = " and ".join(dict.fromkeys(when_words(origin, report.graphs) for origin in report.origins))
@@ -417,21 +417,14 @@ def _first_bad(
     tracers = [Tracer(session, watchpoint, progress) for watchpoint in watchpoints]
     judged: list[tuple[TensorRow, InputState]] = []
     for rank, step in pairs:
-        for row in _rows(session, found, rank, step):
+        for row in found.meant(found.tensors(session, rank, step)):
             for tracer in tracers:
                 state = tracer.state(row.key)
                 judged.append((row, state))
                 if state is InputState.BAD:
                     return tracer.trace(row.key), _looked(judged)
     if not judged:
-        raise no_such_tensor(
-            found,
-            (
-                row
-                for rank, step in pairs
-                for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
-            ),
-        )
+        raise no_such_tensor(found, (row for pair in pairs for row in found.tensors(session, *pair)))
     doubtful = [row for row, state in judged if state is InputState.UNKNOWN and row.index >= 0]
     broken = [row for row in session.measure(doubtful, progress) if row.error]
     known = [row for row, state in judged if state is InputState.CLEAN]
@@ -442,14 +435,6 @@ def _first_bad(
 def _looked(judged: Iterable[tuple[TensorRow, InputState]]) -> Looked:
     keys = {row.key for row, state in judged if state is not InputState.UNKNOWN}
     return Looked(len(keys), tuple(sorted({key.rank for key in keys})), tuple(sorted({key.step for key in keys})))
-
-
-def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[TensorRow]:
-    """The wanted tensors at a step; the outputs of a node that was named without a slot."""
-    rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
-    wanted = [row for row in rows if found.asked.covers(row)]
-    outputs = [row for row in wanted if row.role == "out"]
-    return outputs if outputs and not found.asked.role else wanted
 
 
 # -- for machines ----------------------------------------------------------------------------------
