@@ -375,7 +375,7 @@ _SKETCH_HINTS: Hints = (
     *_HINTS_OF_BOTH,
 )
 _SCOPE_HINTS: Hints = (
-    *(("←↓↑→", "boxes"), ("Enter", "open, to the node"), ("-", "close"), ("[", "to the tensor"), ("s", "lists")),
+    *(("←↓↑→", "boxes"), ("Enter", "open, to the node"), ("-", "close"), ("[", "to the tensor"), ("t", "lists")),
     *_HINTS_OF_BOTH,
 )
 
