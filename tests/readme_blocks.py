@@ -37,18 +37,37 @@ FILES = (README, *(PAGES / f"{topic}.md" for topic in TOPICS))
 
 
 def keys() -> str:
-    """Every action by group: keys, title, what it does."""
-    lines: list[str] = []
-    group = ""
+    """A row for each place: what a key does in several of them once, then what is left for each."""
     own = [replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS]
     own += RunsMapView.OWN_ACTIONS
-    for action in (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
-        if action.group != group:
-            group = action.group
-            lines += [*([""] if lines else []), f"## {group}", "", "| | | |", "|---|---|---|"]
-        shown = " ".join(f"`{key}`".replace("|", "\\|") for key in action.label.split(" ") if key)
-        lines.append(f"| {shown} | {sentence(action.title)} | {sentence(action.help)} |")
+    listed = (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own)
+    places: dict[tuple[str, str], set[str]] = {}
+    for action in listed:
+        for key in action.keys:
+            places.setdefault((key, action.title), set()).add(action.group)
+    rows: dict[str, list[str]] = {EVERYWHERE: []}
+    said: set[tuple[str, str]] = set()
+    for action in listed:
+        new = {(key, action.title) for key in action.keys} - said
+        if action.keys and not new:
+            continue  # said before, of another place
+        said |= new
+        everywhere = any(len(places[each]) > MANY for each in new)
+        shown = " ".join(f"`{key}`" for key in action.label.split(" ") if key)
+        item = sentence(f"{shown} {action.title}" if shown else action.title)
+        rows.setdefault(EVERYWHERE if everywhere else action.group.split(" (tdbg")[0], []).append(item)
+    lines = ["| | |", "|---|---|"]
+    for place, items in rows.items():
+        with_keys = " · ".join(item for item in items if "`" in item)
+        without = ", ".join(dict.fromkeys(item for item in items if "`" not in item))
+        commands = f"`:` {without}" if without else ""
+        lines.append(f"| {place.partition(' (Enter')[0]} | {' · '.join(filter(None, (with_keys, commands)))} |")
     return "\n".join(lines)
+
+
+EVERYWHERE = "Everywhere"
+MANY = 2
+"""What a key does in more places than these is said once."""
 
 
 def conditions() -> str:

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path, PurePath
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Generic, Protocol, TypeVar, cast
 
 from tui_debugger.errors import reason_of
@@ -324,10 +323,8 @@ class _DirectoryListing(Generic[AnyStr]):
         self._entries = self._listing.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listing.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._listing.__exit__(None, None, None)
 
     def close(self) -> None:
         self._listing.close()
@@ -342,10 +339,8 @@ class _VisibleEntries(Generic[AnyStr]):
     def __enter__(self) -> Iterator[os.DirEntry[AnyStr]]:
         return self._shown(self._listing.__enter__())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listing.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._listing.__exit__(None, None, None)
 
     @staticmethod
     def _shown(entries: Iterator[os.DirEntry[AnyStr]]) -> Iterator[os.DirEntry[AnyStr]]:
@@ -370,9 +365,7 @@ class _Scan:
     def __enter__(self) -> _Scan:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def close(self) -> None:

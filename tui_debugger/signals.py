@@ -14,7 +14,12 @@ from typing import Final
 
 from tui_debugger.errors import CancelledError
 
-ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+ENDING: Final = tuple(
+    getattr(signal, f"SIG{name}")
+    for name in ("TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM", "ABRT", "XCPU")
+    if hasattr(signal, f"SIG{name}")
+)
+"""The signals that others send and that end a process which does not handle them: Slurm warns with USR1."""
 
 
 def exit_code(number: int) -> int:

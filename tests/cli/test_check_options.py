@@ -172,7 +172,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 def test_every_option_is_in_the_help(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
-        main(["check", "--help"])
+        main(["check", "-h", "all"])
     help_text = capsys.readouterr().out
     options = {text for action in parser_of("check")._actions for text in action.option_strings}
     assert options == {

@@ -247,6 +247,14 @@ def test_axes_of_convolutions_in_another_order(diff: Diff) -> None:
     assert diff(of, {name: random(3, 3, 4, 8, seed=9) for name in of}).code == 1
 
 
+def test_many_proven_parameters_are_one_line_each_side(diff: Diff) -> None:
+    of = {f"conv{number}.weight": random(8, 4, 3, 3, seed=number) for number in range(6)}
+    answer = diff(of, {name: value.transpose(2, 3, 1, 0).copy() for name, value in of.items()})
+    assert answer.code == 0
+    (line,) = [line for line in answer.lines if line.startswith("only in B")]
+    assert line.startswith("only in B, proven by values: conv0.weight, conv1.weight, conv2.weight and 3 more")
+
+
 def test_one_square_matrix_whose_bias_tells_its_name(diff: Diff) -> None:
     """The end of the name pairs it, and it is transposed as all others are."""
     words = {r"^transformer\.h\.": "decoder.layers.", "attn.c_proj": "attn.linear_proj"}

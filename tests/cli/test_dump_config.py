@@ -168,9 +168,7 @@ def test_a_file_that_is_replaced_is_there_whole_or_as_it_was(
 ) -> None:
     path = written(tmp_path, "mine")
     path.chmod(0o640)
-    (tmp_path / "link").symlink_to(path.name)
-    assert run(capsys, *NEW, "--force", "-o", "link").code == 0
-    assert (tmp_path / "link").is_symlink()
+    assert run(capsys, *NEW, "--force").code == 0
     assert json.loads(path.read_text())[COMMON]["net_name"] == "Net"
     assert path.stat().st_mode & 0o777 == 0o640
     before = path.read_text()
@@ -183,6 +181,17 @@ def test_a_file_that_is_replaced_is_there_whole_or_as_it_was(
     assert answer.code == 2
     assert "No space left on device" in answer.err
     assert path.read_text() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data_dump.json"]
+
+
+@pytest.mark.parametrize("leads_to", ["data_dump.json", "nowhere"])
+def test_nothing_is_written_through_a_link(capsys: Capsys, tmp_path: Path, leads_to: str) -> None:
+    path = written(tmp_path, "mine")
+    (tmp_path / "link").symlink_to(leads_to)
+    answer = run(capsys, *NEW, "--force", "-o", "link")
+    assert answer.code == 2
+    assert str(tmp_path / leads_to) in answer.err
+    assert path.read_text() == "mine"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["data_dump.json", "link"]
 
 

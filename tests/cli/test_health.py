@@ -94,7 +94,9 @@ def test_chosen_steps_ranks_and_nodes(capsys: Capsys, tmp_path: Path) -> None:
     answer = run(capsys, "health", tmp_path, "--step", "1-2", "--rank", "1", "--filter", "ReLU", "--nodes")
     assert answer.lines[0] == "1 2   step"
     assert answer.lines[1] == "· ·   Default/network-Net/act-ReLU/ReLU-op2"
-    assert answer.lines[-1] == "4 tensors checked in all 2 steps, no finding"  # the ReLU's, and what reads it
+    assert (
+        answer.lines[-1] == "4 tensors checked in all 2 steps, the watchpoints found nothing"
+    )  # the ReLU's, and what reads it
 
 
 def test_a_mistake_is_told(capsys: Capsys, tmp_path: Path) -> None:

@@ -183,7 +183,8 @@ def test_what_is_left_out_is_counted(capsys: Capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "near"), [("conditons", "conditions"), ("chek", "check"), ("kyes", "keys"), ("trobleshooting", "trouble")]
+    ("asked", "near"),
+    [("conditons", "conditions"), ("chek", "check"), ("kyes", "keys"), ("trobleshooting", "troubleshooting")],
 )
 def test_near_names_are_named(capsys: Capsys, asked: str, near: str) -> None:
     answer = run(capsys, "help", asked)
@@ -191,7 +192,7 @@ def test_near_names_are_named(capsys: Capsys, asked: str, near: str) -> None:
     what, where, do = answer.err.splitlines()
     assert what == f"tdbg: no topic, command or page has '{asked}'"
     assert where == f"  where: tdbg help {asked}"
-    assert f"did you mean `tdbg help {near}" in do
+    assert f"did you mean {near}" in do
 
 
 def test_nothing_near_leads_to_the_list(capsys: Capsys) -> None:
@@ -218,7 +219,7 @@ def test_a_short_page_is_printed_with_styles(monkeypatch: Env) -> None:
 
 
 def test_no_color_is_respected(monkeypatch: Env) -> None:
-    colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+    colour = re.compile(r"\x1b\[[0-9;]*38;5;")
     assert colour.search(on_terminal("help", "formats", rows=5000))
     monkeypatch.setenv("NO_COLOR", "1")
     assert not colour.search(on_terminal("help", "formats", rows=5000))

@@ -144,16 +144,18 @@ def fences_removed(lines: list[str]) -> str:
     return "\n".join(kept)
 
 
-def test_home_directories_stay_home_unless_asked(tmp_path: Path, dumps: Dumps, capsys: Capture) -> None:
-    root = dumps("mindspore-2.0-nan")
-    link = tmp_path / "home" / "alice" / "run"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(root)
-    from tui_debugger.text.markdown import without_homes
-
-    answer = run(capsys, "report", link, "--step", "0", "--watch", "TO")
-    assert answer.code == 0
-    assert answer.out == without_homes(run(capsys, "report", link, "--step", "0", "--watch", "TO", "--full-paths").out)
+def test_the_user_s_home_directory_is_told_if_asked_only(
+    tmp_path: Path, dumps: Dumps, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home/alice"))
+    for user in ("alice", "bob"):
+        link = tmp_path / "home" / user / "run"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(dumps("mindspore-2.0-nan"))
+        asked = ("report", link, "--step", "0", "--watch", "TO")
+        answer, whole = run(capsys, *asked), run(capsys, *asked, "--full-paths")
+        assert str(link) in whole.out
+        assert answer.out == whole.out.replace(str(tmp_path / "home/alice"), "~")
 
 
 def test_a_report_always_fits_into_an_issue(dumps: Dumps, capsys: Capture) -> None:

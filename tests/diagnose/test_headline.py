@@ -87,8 +87,8 @@ def test_a_part_of_a_run_is_never_clean(tmp_path: Path) -> None:
     write_dump(tmp_path, steps=(0, 1, 2, 5))
     found = answer(checked(tmp_path, "TO", steps=(1, 2)))
     assert found.outcome is Outcome.INTERRUPTED
-    assert str(found).startswith("No finding so far: ")
-    assert str(found).endswith("of steps 1–2 looked at · steps 0, 5 not checked yet")
+    assert str(found).startswith("Steps 0, 5 not checked yet: no finding in ")
+    assert str(found).endswith("of steps 1–2")
 
 
 def test_what_cannot_be_looked_at_is_said(tmp_path: Path) -> None:

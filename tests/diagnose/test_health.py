@@ -17,7 +17,7 @@ from tui_debugger.diagnose.health import (
     StepColumns,
     cell_text,
     health,
-    map_lines,
+    map_parts,
     rows_of,
     tensor_of,
 )
@@ -109,7 +109,7 @@ def test_the_demo_dump_begins_at_step_three(dumps: Dumps) -> None:
     ]
     assert shown(map_, "head.weight") == ["CLEAN", "CLEAN", "CLEAN", "NAN", "NAN", "NAN"]
     assert map_.covered_text() == "2,292 tensors checked in all 6 steps, 910 findings"
-    lines = map_lines(map_, rows_of(map_, map_.shown), map_.ranks, 40)
+    lines = ["  ".join(parts) for parts in map_parts(map_, rows_of(map_, map_.shown), map_.ranks, 40)]
     assert lines[:2] == ["0 1 2 3 4 5   step", "· · · ◆ N N   Default/"]
 
 
@@ -131,7 +131,7 @@ def test_what_was_not_checked_is_not_clean(tmp_path: Path) -> None:
     checks.check([(0, 1)])
     map_ = health(session, checks)
     assert shown(map_, RELU) == ["UNCHECKED", "CLEAN", "UNCHECKED"]
-    assert "checked in 1 of 3 steps, no finding" in map_.covered_text()
+    assert "checked in 1 of 3 steps, the watchpoints found nothing" in map_.covered_text()
     assert checks.missing(session.pairs()) == [(0, 0), (0, 2)]
     assert map_.cell(0, map_.steps, map_.ranks).health is Health.UNCHECKED
 

@@ -265,7 +265,6 @@ class TestListing:
         for rank in source.ranks():
             source.nodes(rank)
         assert "rank 0 is dp 0 of 2; rank 1 is dp 1 of 2" in source.info.notices
-        assert any(notice.startswith("no edges: origins are the first bad in order") for notice in source.info.notices)
 
     def test_new_files_and_steps_are_found(self, root: Path, tmp_path: Path) -> None:
         copy = linked(root, tmp_path / "all") / "sglang-hooks"

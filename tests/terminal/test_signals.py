@@ -18,6 +18,8 @@ from tests.terminal.test_terminal import restored
 from tui_debugger.signals import ENDING
 
 pytestmark = pytest.mark.terminal
+SOME = ENDING[:3]
+"""Signals of which each must also end the program at awkward moments."""
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -30,7 +32,7 @@ def test_the_screen_of_a_dump_is_left(dumps: Callable[[str], Path], number: int)
         assert "Traceback" not in terminal.text()
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", SOME)
 def test_an_open_dialog_does_not_hold_it_up(dumps: Callable[[str], Path], number: int) -> None:
     with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
         terminal.wait_for("Begins at step 3")
@@ -41,7 +43,7 @@ def test_an_open_dialog_does_not_hold_it_up(dumps: Callable[[str], Path], number
         restored(terminal)
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", SOME)
 def test_the_screen_of_trainings_is_left_and_its_files_are_gone(tmp_path: Path, number: int) -> None:
     with Terminal(["listen", "--host", f"unix:{tmp_path}/s"], env={"TMPDIR": str(tmp_path)}) as terminal:
         terminal.wait_for("TDBG_HOST=")
@@ -59,7 +61,7 @@ def test_a_terminal_that_hangs_up_ends_the_program(dumps: Callable[[str], Path])
         assert terminal.wait_exit() == 128 + signal.SIGHUP
 
 
-@pytest.mark.parametrize("ended_by", ["q", *ENDING])
+@pytest.mark.parametrize("ended_by", ["q", *SOME])
 def test_a_terminal_that_takes_nothing_does_not_hold_it_up(
     dumps: Callable[[str], Path], ended_by: str | signal.Signals
 ) -> None:
@@ -108,7 +110,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 @pytest.mark.covering
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", SOME)
 @pytest.mark.parametrize("target", ["x.npz", "all/"])
 def test_no_part_of_a_file_stays(dumps: Callable[[str], Path], tmp_path: Path, number: int, target: str) -> None:
     export = ["export", str(dumps("mindspore-2.0-mlp")), "tensors", "--step", "1", "-o", f"{tmp_path}/{target}"]

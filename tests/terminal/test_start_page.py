@@ -29,7 +29,7 @@ def test_a_dump_is_chosen_and_found_again_with_its_verdict(
         terminal.send("q")
         assert terminal.wait_exit() == 0
         restored(terminal)
-    with Terminal(["open"], columns=columns, rows=rows) as terminal:  # below the directory of the program
+    with Terminal([], columns=columns, rows=rows) as terminal:  # no command, below the directory of the program
         terminal.wait_for(lambda text: "✗ Begins at step 3" in text and "1 opened before" in text)
         terminal.send("q")
         assert terminal.wait_exit() == 0

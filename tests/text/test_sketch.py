@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +125,21 @@ def test_one_reads_the_edges_in_the_picture_and_it_fits(
     hidden = {-1: data.draw(st.integers(0, 1)) * 37, 1: data.draw(st.integers(0, 1)) * 1234}
     whole = SketchGraph(boxes, edges, centre, hidden, data.draw(st.integers(1, 5)))
     check(draw_sketch(whole, width, height), whole, width, height)
+
+
+@given(graphs(), st.data(), st.integers(8, 200), st.integers(3, 200))
+def test_one_reads_the_edges_with_given_layers_too(
+    graph: tuple[list[SketchBox], list[Edge]], data: st.DataObject, width: int, height: int
+) -> None:
+    boxes, edges = graph
+    layers = [0, *(data.draw(st.integers(-3, 3)) for _ in boxes[1:])]
+    whole = SketchGraph(boxes, edges, layers=layers, comfortable=20)
+    sketch = draw_sketch(whole, width, height)
+    check(sketch, whole, width, height)
+    assert all(each.layer == layers[each.box] for each in sketch.boxes)
+    wide = draw_sketch(whole, 600, 200)
+    more = [int(word) for word in re.findall(r"and (\d+) more", "\n".join(wide.rows))]
+    assert len(wide.boxes) + wide.beyond + sum(more) == len(boxes), "what is not drawn is counted"
 
 
 @given(graphs(), st.integers(8, 130), st.integers(3, 50))

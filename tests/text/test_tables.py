@@ -216,10 +216,10 @@ def test_an_important_column_stays_where_a_shorter_name_makes_room_for_it() -> N
 
 
 def test_a_cut_cell_keeps_its_meaning() -> None:
-    (_, line) = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[meant(NAME, Meaning.ORIGIN)]], Terminal(30))
+    (_, line) = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[meant(NAME, Meaning.FINDING)]], Terminal(30))
     (piece,) = line
     assert isinstance(piece, Meant)
-    assert (piece, piece.meaning) == ("Default/…/Div-op385:out:0", Meaning.ORIGIN)
+    assert (piece, piece.meaning) == ("Default/…/Div-op385:out:0", Meaning.FINDING)
 
 
 def test_a_folded_line_keeps_its_meanings() -> None:

@@ -127,7 +127,7 @@ def test_what_has_a_meaning_is_coloured_on_a_terminal_that_wants_colours(
     monkeypatch.setattr("sys.stdout", screen)
     writer.write_lines(("3  ", writer.meant("NaN 1 of 2", writer.Meaning.FINDING), "  x"), "plain")
     assert screen.getvalue() == (
-        "3  \x1b[1;31mNaN 1 of 2\x1b[0m  x\nplain\n" if colored else "3  NaN 1 of 2  x\nplain\n"
+        "3  \x1b[1;38;5;214mNaN 1 of 2\x1b[0m  x\nplain\n" if colored else "3  NaN 1 of 2  x\nplain\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_a_name_with_a_meaning_is_made_safe_too(
     screen = Screen()
     monkeypatch.setattr("sys.stdout", screen)
     writer.write_lines(writer.meant(EVIL, writer.Meaning.DOUBT))
-    assert screen.getvalue() == f"\x1b[33m{clean(EVIL)}\x1b[0m\n"
+    assert screen.getvalue() == f"\x1b[38;5;214m{clean(EVIL)}\x1b[0m\n"
 
 
 @pytest.mark.parametrize(("given", "columns"), [("60", 60), ("", 80), ("0", 80), ("x", 80), ("99999999", 80)])

@@ -56,6 +56,11 @@ class Opened:
     async def type(self, text: str) -> None:
         await self.press(*text)
 
+    async def command(self, action: str) -> None:
+        """Does an action as the command palette does."""
+        await self.app.screen.run_action(action)
+        await self.pilot.pause()
+
     async def resize(self, width: int, height: int) -> None:
         await self.pilot.resize_terminal(width, height)
         await self.pilot.pause()

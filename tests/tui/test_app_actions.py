@@ -15,16 +15,17 @@ from tui_debugger.tui.app import Commands
 from tui_debugger.tui.dialogs.pages import HelpScreen, HistoryScreen
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.panes.nodes import NodeTree
+from tui_debugger.tui.views.compare import CompareView
+from tui_debugger.tui.views.registry import VIEWS
+from tui_debugger.tui.views.runs_map import RunsMapView
 from tui_debugger.tui.widgets.search import SearchBar
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
 """Keys that survive tmux and every terminal."""
 ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "ctrl+z", "comma"}
-PRODUCER_OVER_UNDO = {"u"}
-"""In the tensors ``u`` goes to the producer; undo, which every other pane has, is one key away."""
-DELETE_OVER_TWO_RUNS = {"D"}
-"""In the watchpoints ``D`` deletes all of them, as ever; the view of two runs is one key away."""
+NOT_NOW = {"clear_filter", "clear_hit_filter", "clear_line"}
+"""Actions that do nothing as long as nothing is filtered."""
 TREE_OVER_LIST = {"left", "right", "h", "l"}
 """The tree opens and closes where a list moves text sideways."""
 
@@ -33,8 +34,7 @@ TREE_OVER_LIST = {"left", "right", "h", "l"}
 def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
     keys = Counter(key for a in actions.ACTIONS if a.where in actions.WHERE[pane] for key in a.keys)
     twice = {key for key, count in keys.items() if count > 1}
-    kept = {"nodes": TREE_OVER_LIST, "tensors": PRODUCER_OVER_UNDO, "watchpoints": DELETE_OVER_TWO_RUNS}
-    assert twice == kept.get(pane, set())
+    assert twice == (TREE_OVER_LIST if pane == "nodes" else set())
 
 
 def test_only_keys_that_survive_tmux_are_used() -> None:
@@ -70,7 +70,8 @@ async def test_bindings_come_from_the_registry(open_screen: OpenScreen) -> None:
     }  # type: ignore[arg-type]
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
         for name, pane in screen.main.panes.items():
-            assert bound(list(pane.BINDINGS)) == {k for a in actions.ACTIONS if a.where == name for k in a.keys}  # type: ignore[arg-type]
+            keys = {k for a in actions.ACTIONS if a.where == name for k in a.keys or (actions.NO_KEY,)}
+            assert bound(list(pane.BINDINGS)) == keys  # type: ignore[arg-type]
 
 
 @every_size
@@ -84,9 +85,12 @@ async def test_the_footer_names_keys_that_work_here_and_always_help(
             line = screen.lines[-1]
             assert line.rstrip().endswith("? Help")
             first = "n Hit  o Origin  E Explain  Enter "
-            assert re.match(rf" {first}(Its nodes|\w+)  r Recheck  ", line), "what leads to the cause comes first"
-            own = [a for a in actions.ACTIONS if a.where == name and a.id not in actions.BY_ENTER]
-            assert f"{own[0].main_key} {own[0].title}" in line
+            assert re.match(rf" {first}(Its nodes|\w+)  s Step  w Watch  ", line), "what leads to the cause comes first"
+            if size[0] >= 120:
+                assert "  C Compare  D Runs  X Report  q Quit  " in line, "no ranks, and nothing to undo"
+            if size[0] >= 200:
+                own = [a for a in actions.ACTIONS if a.where == name and a.id not in {*actions.BY_ENTER, *NOT_NOW}]
+                assert f"{own[0].main_key} {own[0].title}" in line
             titles = [part.split(" ", 1)[1] for part in re.split("  +", line.strip())]
             assert len(titles) == len(set(titles)), "no two keys of one meaning"
 
@@ -160,3 +164,122 @@ async def test_help_in_a_list_that_is_searched_begins_with_the_keys_of_the_searc
         await screen.press("3", "slash", "w", "enter", "question_mark")
         assert "While searching" in screen.lines[2]
         assert "Watchpoints (3)" in screen.text
+
+
+MEANINGS = 130
+"""Half of what keys meant before they meant the same in every list: 259 pairs of a key and a title."""
+
+
+def test_a_key_means_the_same_wherever_it_works() -> None:
+    views = [action for view in VIEWS for action in view.load().OWN_ACTIONS]
+    every = (*actions.ACTIONS, *actions.LIVE_ACTIONS, *actions.START_ACTIONS, *actions.VIEW_ACTIONS)
+    titles: dict[str, set[str]] = {}
+    for action in (*every, *actions.VALUE_ACTIONS, *views, *RunsMapView.OWN_ACTIONS):
+        for key in action.keys:
+            titles.setdefault(key, set()).add(action.title)
+    assert sum(map(len, titles.values())) <= MEANINGS
+    for key, title in {"n": "Next", "N": "Previous", "f": "Filter", "comma": "Sort", "e": "Export"}.items():
+        assert titles[key] == {title}, key
+    assert titles["D"] == {"Two runs"}
+    assert titles["u"] == {"Undo"}
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        *[(word, word.capitalize()) for word in ("explain", "recheck", "zoom", "export", "quit", "compare")],
+        ("loss", "Through the steps"),
+        ("reset", "Step"),
+        ("undo", "Undo"),
+        ("delete all", "Delete all"),
+        ("next hit", "Next"),
+    ],
+)
+async def test_help_and_palette_find_an_action_by_any_of_its_words(
+    open_screen: OpenScreen, words: str, title: str
+) -> None:
+    async with open_screen("mindspore-2.0-mlp") as screen:
+        await screen.press("question_mark")
+        await screen.type(words)
+        assert f" {title}: " in screen.text
+        await screen.press("escape", "colon")
+        await screen.type(words)
+        await screen.until(lambda: f"  {title}" in screen.text)
+
+
+@every_size
+async def test_help_runs_the_action_under_its_cursor(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=size) as screen:
+        await screen.press("question_mark")
+        await screen.type("delete all")
+        await screen.press("enter")
+        await screen.settled()
+        assert not screen.pane("watchpoints")
+        assert "undoes" in screen.main.footer.notice
+        await screen.press("question_mark")
+        await screen.type("compare")
+        await screen.press("enter")
+        await screen.settled()
+        assert type(screen.app.screen).__name__ == "CompareView"
+        await screen.press("escape", "question_mark")
+        await screen.type("after the last the first")
+        await screen.press("enter")
+        assert "n works elsewhere: While searching (/)" in screen.main.footer.notice
+        await screen.press("C", "colon")
+        await screen.type("scientific")
+        await screen.until(lambda: "Scientific notation on and off" in screen.text)
+        await screen.press("enter")
+        compare = screen.app.screen_stack[1]
+        assert isinstance(compare, CompareView)
+        await screen.until(lambda: compare.table.grid.form.scientific)
+
+
+async def test_the_palette_begins_with_what_was_used_then_with_what_is_most_useful(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-nan") as screen:
+        Commands._used.clear()
+        await screen.press("colon")
+        await screen.until(lambda: "Goes to the next hit" in screen.text)
+        places = [
+            screen.text.index(text) for text in ("Goes to the next hit", "Walks from this tensor", "Goes to a step")
+        ]
+        assert places == sorted(places)
+        await screen.type("run history")
+        await screen.until(lambda: "Run history  y" in screen.text)
+        await screen.press("enter")
+        await screen.until(lambda: isinstance(screen.app.screen, HistoryScreen))
+        await screen.press("escape", "colon")
+        await screen.until(lambda: "Goes to the next hit" in screen.text)
+        assert screen.text.index("Run history") < screen.text.index("Goes to the next hit")
+
+
+async def test_the_footer_has_only_what_is_possible_now(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-nan") as screen:
+        assert "⌫" not in screen.lines[-1]
+        assert "u Undo" not in screen.lines[-1]
+        await screen.press("3", "d")
+        await screen.settled()
+        assert "u Undo" in screen.lines[-1]
+        await screen.press("1", "slash", "L", "o", "g", "enter")
+        await screen.settled()
+        assert "⌫ Show all" in screen.lines[-1]
+
+
+async def test_escape_clears_a_filter_where_it_was_set_and_goes_back_to_where_one_came_from(
+    open_screen: OpenScreen,
+) -> None:
+    async with open_screen("mindspore-2.0-nan") as screen:
+        await screen.press_each("4", "x")
+        origins = len(screen.pane("hits"))
+        await screen.press_each("escape")
+        assert len(screen.pane("hits")) > origins
+        await screen.press_each("enter")
+        assert screen.main.current_pane == "tensors"
+        await screen.press_each("escape")
+        assert screen.main.current_pane == "hits"
+        await screen.press_each("5", "escape")
+        assert screen.main.current_pane == "tensors", "one did not come from anywhere"
+        for key in ("escape", "backspace"):
+            await screen.press_each("2", "enter")
+            assert screen.main.state.query.line is not None
+            await screen.press_each("2", key)
+            assert screen.main.state.query.line is None

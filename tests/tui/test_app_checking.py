@@ -65,7 +65,7 @@ async def test_who_asks_for_a_check_is_told_what_came_out(open_screen: OpenScree
             assert screen.lines[-2].strip() == said
             assert screen.pane("hits") == everything, "a new check of one step throws nothing away"
             assert "● steps 0–5 checked" in screen.lines[2]
-        await screen.press("3", "x")
+        await screen.press("3", "space")
         await screen.settled()
         assert "checked" not in screen.lines[-2], "nobody asked for this one"
 
@@ -313,7 +313,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
         assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.footer.notice
         assert "●" not in screen.main.header.plain
-        assert screen.lines[1].startswith(" No finding so far: 788 tensors of s")
+        assert screen.lines[1].startswith(" Steps 2–5 not checked yet: no finding in 788 tensors of steps 0–1")
         await screen.press("4")
         assert "no hit so far" in screen.text
         judged[:] = [2]
@@ -374,3 +374,11 @@ async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_pat
         await screen.press("y")
         await screen.settled()
         assert "? unreadable" in screen.text
+
+
+@every_size
+async def test_a_step_that_was_reset_is_checked_again(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.0-nan", size=size) as screen:
+        await screen.press_each("s", "4", "enter", "r")
+        assert screen.main.state.step == 4
+        assert screen.main.footer.notice == "step 4 checked: 300 hits"

@@ -88,12 +88,12 @@ async def test_footer_help_and_palette_name_the_keys_in_force(open_screen: OpenS
     async with open_screen(NAN, size=(160, 200), config=chosen) as screen:
         assert "F7 Hit" in screen.lines[-1]
         await screen.press("question_mark")
-        assert re.search(r"F7 +Goes to the next hit", screen.text)
-        assert re.search(r"F8 +Walks from this tensor", screen.text)
+        assert re.search(r"F7 +Next: Goes to the next hit", screen.text)
+        assert re.search(r"F8 +Origin: Walks from this tensor", screen.text)
         await screen.press("escape")
         await screen.press("colon")
         await screen.type("next hit")
-        await screen.until(lambda: "Next hit  F7" in screen.text)
+        await screen.until(lambda: "Next  F7" in screen.text)
 
 
 @pytest.mark.turns("size")

@@ -286,8 +286,11 @@ async def test_what_would_be_read_is_said_before_it_is_read(
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
     async with open_screen(NAN, size=size, measured=False) as screen:
-        assert screen.lines[1].strip() == ""
-        assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
+        assert screen.lines[1].strip() == "○ not checked yet: r checks this step (1.081 MB), R every step and rank"
+        assert screen.lines[2].strip() == ""
+        await screen.press("4")
+        assert "4 Hits" in screen.text
+        assert "outdated" not in screen.text, "there is nothing yet that could be"
 
 
 async def test_a_key_that_was_pressed_first_keeps_the_cursor(open_screen: OpenScreen) -> None:
@@ -359,13 +362,13 @@ async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_ou
 async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         before = screen.pane("hits")
-        await screen.press("3", "down", "down", "down", "x")
+        await screen.press("3", "down", "down", "down", "space")
         await screen.settled()
         assert screen.main.session is not None
         fewer = screen.pane("hits")
         assert 0 < len(fewer) < len(before)
         assert "● steps 0–5 checked" in screen.lines[2]
-        await screen.press("x")
+        await screen.press("space")
         await screen.settled()
         assert screen.pane("hits") == before
 

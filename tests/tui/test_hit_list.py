@@ -144,7 +144,7 @@ async def test_n_says_why_there_is_no_hit_to_go_to(open_screen: OpenScreen, size
         await screen.press_each("0", "n")
         assert screen.main.state.step == 3
     async with eight_ranks(size, overflow=False) as screen:
-        await screen.press_each("3", "x", "n")
+        await screen.press_each("3", "space", "n")
         assert "no watchpoint is enabled" in screen.main.footer.notice
         await screen.press_each("O")
         assert "no watchpoint is enabled" in screen.main.footer.notice

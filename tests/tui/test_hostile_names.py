@@ -113,7 +113,8 @@ async def test_values_and_what_is_copied_are_safe(hostile: Path, node: str) -> N
         await screen.press("5", "enter")
         await screen.settled()
         assert safe(screen)
-        await screen.press("Y", "U")
+        await screen.press("Y")
+        await screen.app.screen.run_action("copy_all")
         await screen.settled()
         assert not UNSAFE.search(screen.app.clipboard)
         assert safe(screen)
@@ -177,7 +178,7 @@ async def test_two_runs_do_not_draw_them(hostile: Path, tmp_path: Path, size: tu
         np.save(file, np.load(file) + np.float32(1))
     async with opened(hostile, size=size, against=ComparedRun(str(other))) as screen:
         assert isinstance(screen.app.screen, RunsView)
-        for key in ("n", "down", "3", "end", "tab", "down", "t", "down", "escape", "2", "!", "escape", "Y", "U", "w"):
+        for key in ("n", "down", "f", "enter", "end", "tab", "down", "t", "down", "escape", "!", "escape", "Y", "w"):
             await screen.press("exclamation_mark" if key == "!" else key)
             await screen.settled()
             assert safe(screen)

@@ -37,6 +37,6 @@ async def test_what_uses_an_output_is_not_known_without_a_graph(dumps: Callable[
         await driver.press("c")
         await driver.settled()
         await driver.until(lambda: bool(driver.pane("tensors")))
-        await driver.press("5", "m")
+        await driver.press("5", "right_parenthesis")
         await driver.settled()
         assert "no graph was recorded: what uses this node's outputs is not known" in driver.text

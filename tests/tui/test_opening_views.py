@@ -13,7 +13,7 @@ async def test_on_a_scope_there_is_no_tensor_whatever_the_tensor_table_still_sho
         assert screen.main.nodes_pane.current_row >= 0
         await screen.press("home")
         await screen.settled()
-        for key in "oELHCb":
+        for key in "oEHCb":
             await screen.press(key)
             assert screen.app.screen is screen.main
             assert "no tensor under the cursor" in screen.text

@@ -241,18 +241,18 @@ async def test_enter_shows_values_and_e_writes_the_tensor(
         np.testing.assert_array_equal(np.load(written), screen.session.read(row.key))
 
 
-async def test_u_and_m_follow_the_data_flow(open_screen: OpenScreen) -> None:
+async def test_brackets_follow_the_data_flow(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await screen.press("n", "5")
         await screen.settled()
         await screen.press("home")
         node = screen.main.state.row
-        await screen.press("u")
+        await screen.press("left_parenthesis")
         await screen.settled()
         producer = screen.main.state.row
         assert producer != node
         assert (node in [row for row, _ in screen.session.consumers(0, producer)]) is True
-        await screen.press("u")
+        await screen.press("left_parenthesis")
         if screen.main.tensors_pane.current and screen.main.tensors_pane.current.role == "out":
             assert "put the cursor on an input" in screen.main.footer.notice
 
@@ -514,13 +514,16 @@ async def test_watchpoints_are_disabled_deleted_and_brought_back(open_screen: Op
     async with open_screen(MLP) as screen:
         await screen.press("3")
         rows = screen.pane("watchpoints")
-        await screen.press("x")
+        await screen.press("space")
         assert screen.pane("watchpoints")[0].startswith("○")
         await screen.settled()
         assert "● steps 0–" in screen.main.header.plain, "what is measured already is judged at once"
-        await screen.press("x", "d")
+        await screen.press("space", "d")
         assert len(screen.pane("watchpoints")) == len(rows) - 1
         await screen.press("D")
+        assert type(screen.app.screen).__name__ == "RunPrompt", "no key deletes all of them"
+        await screen.press("escape")
+        screen.main.action_act("clear_watchpoints")
         assert screen.pane("watchpoints") == []
         await screen.press("u", "u")
         await screen.settled()
@@ -532,11 +535,11 @@ async def test_editing_a_watchpoint_outdates_the_hits_until_a_recheck(open_scree
     async with open_screen(MLP) as screen:
         await screen.press("3", "end", "enter")
         assert isinstance(screen.app.screen, WatchpointForm)
-        await screen.press("escape", "m")
+        await screen.press("escape", "f")
         await screen.settled()
         assert screen.main.state.query.watched == screen.main.state.watchpoint
         assert " of " in screen.main.nodes_pane.count
-        await screen.press("m")
+        await screen.press("f")
         await screen.settled()
         assert " of " not in screen.main.nodes_pane.count
 

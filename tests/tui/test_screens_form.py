@@ -13,6 +13,7 @@ from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.sizes import every_size
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.tui.dialogs.modal import InputLine
 from tui_debugger.tui.dialogs.watchpoint_form import (
     WatchpointForm,
     default_text,
@@ -37,6 +38,12 @@ def form(initial: Watchpoint | None = None, **options: Any) -> WatchpointForm:
 
 async def clear(view: Opened) -> None:
     await view.press("end", "ctrl+u")
+
+
+async def test_fields_can_be_seen() -> None:
+    async with opened(form()) as view:
+        fields = view.app.screen.query(InputLine)
+        assert {field.styles.background for field in fields}.isdisjoint({view.app.screen.styles.background})
 
 
 async def test_to_and_enter_watches_for_overflow() -> None:
@@ -184,21 +191,22 @@ class TestNodes:
             await view.type("to")
             assert "type=Div" in view.text
 
-    async def test_f2_offers_the_suggestion_and_takes_it_back(self) -> None:
+    async def test_f2_offers_the_suggestion_then_every_category(self) -> None:
         async with opened(form()) as view:
             await view.type("to")
             await view.press("f2")
             assert "node=Default/[red]Div[/]-op385" in view.text
             assert view.open
-            await view.press("f2")
-            assert "--watch TO" in view.text
+            for word in ("weight", "activation", "gradient", "tensor"):
+                await view.press("f2")
+                assert f"category={word}" in view.text
             await view.press("f2", "enter")
             assert view.result.selection == SUGGESTION
 
-    async def test_f2_without_a_suggestion_keeps_the_category(self) -> None:
+    async def test_f2_without_a_suggestion_offers_the_categories(self) -> None:
         async with opened(form(suggestion=None)) as view:
             await view.type("to")
-            await view.press("f2", "f2", "enter")
+            await view.press("f2", "f2", "f2", "f2", "enter")
             assert view.result.selection == target_selection(CONDITIONS["tensor_overflow"])
 
     async def test_are_counted_while_one_types(self) -> None:

@@ -27,7 +27,7 @@ async def answer(screen: Driver, key: str, path: Path | str) -> None:
 
 async def test_the_saved_file_holds_the_list(open_screen: OpenScreen, tmp_path: Path) -> None:
     async with open_screen(NAN) as screen:
-        await screen.press("3", "x")  # the first one is switched off
+        await screen.press("3", "space")  # the first one is switched off
         await answer(screen, "e", tmp_path / "set.toml")
         assert screen.main.footer.notice == f"wrote {tmp_path / 'set.toml'}"
         assert read_watch_file(tmp_path / "set.toml") == screen.session.watchpoints.items()

@@ -12,7 +12,14 @@ from tests.watch.expressions import expressions
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import CATEGORY_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, by_abbr, validate
-from tui_debugger.watch.text import format_selection, format_watch, parse_selection, parse_watch, target_selection
+from tui_debugger.watch.text import (
+    format_selection,
+    format_watch,
+    parse_selection,
+    parse_typed,
+    parse_watch,
+    target_selection,
+)
 
 
 def clause(kind: str, text: str) -> NodeSelector:
@@ -150,3 +157,26 @@ def test_text_of_any_selection_gives_it_back(selection: NodeSelection) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(BadWatchpointError):
         parse_watch(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        ("max > 100", "TL max_gt=100"),
+        ("min<-1e3", "TS min_lt=-1000"),
+        ("abs_mean > 3 @ category=weight", "TL abs_mean_gt=3 @ category=weight"),
+        ("zero_percentage >= 50", "TZ zero_percentage_ge=50"),
+        ("norm > 10", "EX norm > 10"),
+        ("max > 6*std", "EX max > 6*std"),
+        ("EX max > 3", "EX max > 3"),
+        ("TL max_gt=3", "TL max_gt=3"),
+    ],
+)
+def test_a_comparison_is_understood_as_it_is_typed(typed: str, means: str) -> None:
+    assert parse_typed(typed) == parse_watch(means)
+
+
+@pytest.mark.parametrize("typed", ["max", "max >", "nothing > 3", "> 3", ""])
+def test_what_is_no_comparison_is_refused(typed: str) -> None:
+    with pytest.raises(BadWatchpointError):
+        parse_typed(typed)

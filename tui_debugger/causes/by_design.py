@@ -25,14 +25,7 @@ from fractions import Fraction
 from typing import Final
 
 from tui_debugger.causes.by_design_missing import Missing
-from tui_debugger.causes.by_design_readers import (
-    DEPTH,
-    ElementCounts,
-    has_signs,
-    is_infinite,
-    stated,
-    unmade,
-)
+from tui_debugger.causes.by_design_readers import DEPTH, ElementCounts, has_signs, is_infinite, stated, unmade
 from tui_debugger.causes.by_design_table import (
     ABSORBS,
     ADDS,
@@ -64,15 +57,9 @@ from tui_debugger.causes.by_design_table import (
     WEIGHS,
     ResultRule,
 )
-from tui_debugger.graph.categories import (
-    assigned,
-    draws_updates,
-)
+from tui_debugger.graph.categories import assigned, draws_updates
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
-from tui_debugger.model import (
-    PARAMETERS,
-    Category,
-)
+from tui_debugger.model import PARAMETERS, Category
 
 _SAME: Final = frozenset({"eq", "equal"})
 _FUNCTIONS: Final = "function"

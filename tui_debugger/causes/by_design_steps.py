@@ -18,9 +18,7 @@ from tui_debugger.causes.by_design_readers import (
     stated,
     unmade,
 )
-from tui_debugger.causes.by_design_table import (
-    NOTHING,
-)
+from tui_debugger.causes.by_design_table import NOTHING
 from tui_debugger.check.flow import Holder
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements

@@ -265,9 +265,8 @@ class _OriginJudge:
         found = np.zeros(len(self._values), np.bool_)
         if self._criterion.unchanged:
             flow = self._causes.flow
-            for at in np.flatnonzero(
-                (self._values["holder"] >= 0) & (self._values["side"] == int(Side.INPUT))
-            ).tolist():
+            held = (self._values["holder"] >= 0) & (self._values["side"] == int(Side.INPUT))
+            for at in np.flatnonzero(held).tolist():
                 row = int(self._values["holder"][at])
                 found[at] = flow.nodes.category_of(row) in PARAMETERS and not flow.updated(row)
         return found
@@ -306,20 +305,13 @@ class Examination:
     ) -> None:
         """Asks; raises CancelledError from ``progress``."""
         self._asked = asked
-        keys = [hit.key for hit, _ in asked]
-        self.causes = made_from(
-            measurements,
-            step,
-            np.array([hit.row for hit, _ in asked], np.int64),
-            np.array([int(key.side) for key in keys], np.int64),
-            np.array([key.slot for key in keys], np.int64),
-            np.array([key.round for key in keys], np.int64),
-        )
+        places = [(hit.row, int(hit.key.side), hit.key.slot, hit.key.round) for hit, _ in asked]
+        causes = made_from(measurements, step, *np.array(places, np.int64).reshape(-1, 4).T)
         self._rulings: dict[Criterion, tuple[Causes, Int64, Ruling]] = {}
         text = f"rank {measurements.flow.rank} step {step}: origins"
         for criterion in dict.fromkeys(each for _, criteria in asked for each in criteria):
             of = np.flatnonzero([criterion in criteria for _, criteria in asked])
-            some = self.causes if len(of) == len(asked) else self.causes.some(of)
+            some = causes if len(of) == len(asked) else causes.some(of)
             self._rulings[criterion] = some, of, ruling(some, criterion, progress, text)
         self.start = [self._answer(number)[0] for number in range(len(asked))]  # see ``Examined``
 
@@ -355,19 +347,13 @@ class Examination:
 
 def _judged(causes: Causes, found: Ruling, at: int) -> JudgedValue:
     value: npt.NDArray[np.void] = causes.values[at]
+    told = ("node", "slot", "own", "initial", "after", "before")
+    ruled = ("constant", "missing", "overwritten", "designed")
     return JudgedValue(
-        node=int(value["node"]),
-        slot=int(value["slot"]),
         side=Side(int(value["side"])),
         at=causes.located(int(found.step[at]), int(found.index[at])),
         held=causes.located(int(value["held_step"]), int(value["held_index"])),
         state=STATES[int(found.state[at])],
-        own=bool(value["own"]),
-        constant=bool(found.constant[at]),
-        missing=bool(found.missing[at]),
-        initial=bool(value["initial"]),
-        after=bool(value["after"]),
-        before=bool(value["before"]),
-        overwritten=bool(found.overwritten[at]),
-        designed=bool(found.designed[at]),
+        **{name: value[name].item() for name in told},
+        **{name: bool(getattr(found, name)[at]) for name in ruled},
     )

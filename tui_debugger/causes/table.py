@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.model import Hit, Side, TensorKey, Verdict, Watchpoint
+from tui_debugger.model import Hit, Side, Verdict, Watchpoint
 from tui_debugger.stats.records import Records, RequiredStats
 from tui_debugger.stats.records import RecordState as RowState
 from tui_debugger.watch.condition_table import CONDITIONS
@@ -257,11 +257,6 @@ class Causes:
         found = np.zeros(len(self), np.bool_)
         found[self.values["of"][mask]] = True
         return found
-
-    def key(self, number: int) -> TensorKey:
-        of = self.tensors[number]
-        row, side, slot = int(of["row"]), Side(int(of["side"])), int(of["slot"])
-        return self.flow.nodes.key(self.flow.rank, self.step, row, side, slot, round=int(of["round"]))
 
     def located(self, step: int, index: int) -> Located | None:
         """The tensor of a row of a step's table; None for row -1."""

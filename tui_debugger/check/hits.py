@@ -362,10 +362,7 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def measured(self) -> Mask:
-        mask = np.zeros(len(self), np.bool_)
-        for part, places, at in self.by_step():
-            mask[places] = part.records.rows["state"][at] == RecordState.MEASURED
-        return mask
+        return self._mask(lambda part, at: part.records.rows["state"][at] == RecordState.MEASURED)
 
     def found_by(self, conditions: Collection[str]) -> Mask:
         """Returns a mask of the findings of some conditions, including NaN and Inf that keep them from judging."""
@@ -385,24 +382,17 @@ class HitList(Sequence[Hit]):
 
     def reported_by(self, watchpoints: Collection[int]) -> Mask:
         """Returns a mask of the hits on which one of these watchpoints (by id) has any verdict."""
-        mask = np.zeros(len(self), np.bool_)
-        for part, places, at in self.by_step():
-            rows = [row for row, (each, _) in enumerate(part.watchpoints) if each.id in watchpoints]
-            mask[places] = (part.verdicts[rows][:, at] != SILENT).any(axis=0)
-        return mask
+        return self._among(lambda verdicts: verdicts != SILENT, lambda each: each.id in watchpoints)
 
     def of_graphs(self, names: Collection[str]) -> Mask:
-        mask = np.zeros(len(self), np.bool_)
-        for part, places, at in self.by_step():
+        def is_wanted(part: StepHits, at: Int64) -> Mask:
             wanted = np.array([info.name in names for info in part.nodes.graphs], np.bool_)
-            mask[places] = wanted[part.nodes.graph[part.node[at]]]
-        return mask
+            return wanted[part.nodes.graph[part.node[at]]]
+
+        return self._mask(is_wanted)
 
     def overflow(self) -> Mask:
-        mask = np.zeros(len(self), np.bool_)
-        for part, places, at in self.by_step():
-            mask[places] = part.overflow()[at]
-        return mask
+        return self._mask(lambda part, at: part.overflow()[at])
 
     def not_finite(self) -> ErrorBits:
         """NaN, Inf or both, over the hits about them; both where a training did not say."""
@@ -494,10 +484,23 @@ class HitList(Sequence[Hit]):
         return frozenset(self.parts[part].key(index) for part, index in zip(parts, at, strict=True))
 
     def _any(self, verdict: Verdict, among: Callable[[Watchpoint], bool]) -> Mask:
+        return self._among(lambda verdicts: verdicts == verdict, among)
+
+    def _among(self, wanted: Callable[[Int8], Mask], among: Callable[[Watchpoint], bool]) -> Mask:
+        """The hits on which the verdict of one of some watchpoints is a wanted one."""
+
+        def is_wanted(part: StepHits, at: Int64) -> Mask:
+            rows = [row for row, (each, _) in enumerate(part.watchpoints) if among(each)]
+            found: Mask = np.any(wanted(part.verdicts[rows][:, at]), axis=0)
+            return found
+
+        return self._mask(is_wanted)
+
+    def _mask(self, of: Callable[[StepHits, Int64], Mask]) -> Mask:
+        """Asks ``of`` about the hits of each step, by their positions in it."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
-            rows = [row for row, (each, _) in enumerate(part.watchpoints) if among(each)]
-            mask[places] = (part.verdicts[rows][:, at] == verdict).any(axis=0)
+            mask[places] = of(part, at)
         return mask
 
     def counts(self) -> Counter[tuple[int, Verdict]]:

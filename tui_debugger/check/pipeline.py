@@ -19,7 +19,7 @@ from tui_debugger.check.progress import (
     retry_when_renumbered,
     scaled,
 )
-from tui_debugger.check.results import KnownResults, merged
+from tui_debugger.check.results import KnownResults, Ticket, merged
 from tui_debugger.check.step import PairResult, StepChecker
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.errors import CancelledError, RenumberedError
@@ -28,10 +28,6 @@ from tui_debugger.stats.scan import Meanwhile
 from tui_debugger.stats.workers import MeasureWorkers
 
 Judged = tuple[Pair, PairResult]
-Put = Callable[[Pair, PairResult], bool]
-"""Takes a result; False when the files changed meanwhile, so that it does not count."""
-Again = Callable[[Sequence[int]], Iterator[Judged]]
-"""Checks steps from the beginning to the end."""
 
 _END: Final = object()
 
@@ -40,23 +36,15 @@ class StepBatch:
     """Some steps of one rank, in run order; ``reading`` holds the files to read, None if there are none."""
 
     def __init__(
-        self,
-        rank: int,
-        steps: Sequence[int],
-        checker: StepChecker | None,
-        progress: ProgressFn,
-        *,
-        put: Put,
-        again: Again,
+        self, runner: CheckRunner, rank: int, steps: Sequence[int], checker: StepChecker | None, progress: ProgressFn
     ) -> None:
-        """``put`` takes results; ``again`` checks steps whose files or nodes changed, or all without a ``checker``."""
+        """``runner`` takes results, and judges steps whose files or nodes changed, or all without a ``checker``."""
         self.steps = list(steps)
         self.reading: FileReading | None = None
         self._rank = rank
         self._checker = checker
         self._progress = progress
-        self._put = put
-        self._again = again
+        self._runner = runner
         self._plans: list[StepPlan] = []
 
     def prepare(self, under_way: FileReading | None) -> Iterator[None]:
@@ -86,13 +74,13 @@ class StepBatch:
         self.reading = None
         try:
             for step, result in () if self._checker is None else self._checker.judge(self._plans, self._progress):
-                if self._put((self._rank, step), result):
+                if self._runner.put((self._rank, step), result):
                     del left[step]
                     yield (self._rank, step), result
         except RenumberedError:
             self._give_up()
         if left:
-            yield from self._again(list(left))
+            yield from self._runner.judge(self._rank, list(left), self._progress)
 
     def _give_up(self) -> None:
         self._checker, self.reading = None, None
@@ -189,14 +177,13 @@ class CheckRunner:
         self._known_results = known_results
         self._checker = checker
         self._tickets = tickets
+        self._given: dict[Pair, Ticket] = {}
 
     def batches(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch | None]:
         """Batches of a rank's steps that can be read while others are judged; None after a part of the planning."""
-        given = {(rank, step): self._tickets.enter_context(self._known_results.judging((rank, step))) for step in steps}
-
-        def put(pair: Pair, result: PairResult) -> bool:
-            return self._known_results.put(given[pair], self.version, result)
-
+        for step in steps:
+            pair = rank, step
+            self._given[pair] = self._tickets.enter_context(self._known_results.judging(pair))
         done = 0
         try:
             checker = self._checker(rank, self._watchpoints, progress)
@@ -205,7 +192,7 @@ class CheckRunner:
                     yield None
                     continue
                 tell = scaled(progress, done, len(steps), len(some))
-                yield StepBatch(rank, some, checker, tell, put=put, again=self._again(rank, tell))
+                yield StepBatch(self, rank, some, checker, tell)
                 done += len(some)
         except RenumberedError:  # the remaining steps are checked below
             pass
@@ -213,12 +200,13 @@ class CheckRunner:
             yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
 
     def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch]:
-        yield StepBatch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
+        yield StepBatch(self, rank, steps, None, progress)
 
-    def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
-        return lambda steps: self._judge(rank, list(steps), progress)
+    def put(self, pair: Pair, result: PairResult) -> bool:
+        """Takes a result; False when the files changed meanwhile, so that it does not count."""
+        return self._known_results.put(self._given[pair], self.version, result)
 
-    def _judge(self, rank: int, steps: list[int], progress: ProgressFn) -> Iterator[Judged]:
+    def judge(self, rank: int, steps: list[int], progress: ProgressFn) -> Iterator[Judged]:
         """Judges steps of a rank; again if their files changed meanwhile, up to ``ATTEMPTS`` times."""
         for attempt in range(1, RENUMBERINGS + 1):
             changed: list[int] = []
@@ -237,11 +225,6 @@ class CheckRunner:
             steps = [step for step in steps if step in changed]
             if not steps:
                 return
-
-
-def _kept(_pair: Pair, _result: PairResult) -> bool:
-    """Always True: ``again`` stores the results itself."""
-    return True
 
 
 SOON: Final = 0.8

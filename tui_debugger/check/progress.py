@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TypeVar
 
 from tui_debugger.check.types import Pair
@@ -85,7 +84,7 @@ class ListingAhead:
     def __enter__(self) -> ListingAhead:  # noqa: PYI034 - nobody derives from it, and Self is 3.11
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()

@@ -15,7 +15,7 @@ from tui_debugger.check.step import PairResult, StepChecker
 from tui_debugger.check.types import Pair
 from tui_debugger.graph.table import NodeTable, edges
 from tui_debugger.live.graph import LiveRankGraph, judged
-from tui_debugger.live.rank import ReceivedStep
+from tui_debugger.live.table import ReceivedStep
 from tui_debugger.live.wire import START, ReceivedHit, TrainingInfo, TrainingStop
 from tui_debugger.model import (
     PARAMETERS,

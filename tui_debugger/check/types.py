@@ -74,6 +74,10 @@ class CheckResult:
         return set(run) - set(self.pairs) - self.silent_pairs
 
     @property
+    def ranks(self) -> set[int]:
+        return {rank for rank, _ in self.pairs}
+
+    @property
     def stopped(self) -> bool:
         return len(self.pairs) < self.asked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -104,11 +104,13 @@ def judge(
     fail_on: Collection[str] = (),
     allow_unreadable: bool = False,
     allow_unmatched: bool = False,
+    more: Iterable[Doubt] = (),
 ) -> CheckJudgement:
     """Judges a whole check; only findings of the conditions ``fail_on`` (empty: all) count.
 
     ``rules`` are ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo, unless
     ``allow_unmatched``. With ``allow_unreadable`` tensors and parts that cannot be read or compared are no doubt.
+    ``more`` are doubts that the result does not tell; only one says that there is ``nothing``.
     """
     hits = result.hits.with_verdict(Verdict.FINDING)
     chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
@@ -123,6 +125,8 @@ def judge(
             *([] if allow_unreadable else _unjudged(result)),
             *_unclaimed(result),
         )
+    nothing = any(doubt.kind == "nothing" for doubt in doubts)
+    doubts += tuple(doubt for doubt in more if not (nothing and doubt.kind == "nothing"))
     if result.cancelled:
         outcome = Outcome.INTERRUPTED
     elif failing:
@@ -285,7 +289,7 @@ def stopped_line(result: CheckResult) -> str:
 def findings_line(hits: HitList, result: CheckResult) -> str:
     """``NaN or Inf in 314 tensors, other findings in 5, at step 3, 2 origins ◆``; ``5 tensors at step 3``."""
     text = f"{_kinds(hits)} at {named('step', np.unique(hits.step).tolist())}"
-    if len({rank for rank, _ in result.pairs}) > 1:
+    if len(result.ranks) > 1:
         text += f" of {named('rank', np.unique(hits.rank).tolist())}"
     origins = int(hits.origin.sum())
     return text + (f", {plural(origins, 'origin')} ◆" if origins else "")

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import Commands, add_command, add_top, add_where, add_work, flag, open_pairs
-from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_first, print_table, print_text
+from tui_debugger.cli.output import Answer, meaning_of, print_doubts, print_exit, print_first, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.documents import Row
+from tui_debugger.text.tables import Column, Cut
+from tui_debugger.text.writer import Meaning, meant
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.audit import AuditFinding, AuditReport
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.text.tables import Column
 
 DESCRIPTION = """\
 Computes every known operator again, in float64 from its own recorded inputs,
@@ -111,33 +112,25 @@ def _audited(arguments: Namespace, progress: ProgressFn) -> Answer:
 # -- for people --------------------------------------------------------------------------------------
 
 
-def _finding_columns() -> tuple[Column, ...]:
-    from tui_debugger.text.tables import Column, Cut
-
-    return (
-        Column("step", right=True, weight=9),
-        Column("rank", right=True),
-        Column("kind", weight=8),
-        Column("r", right=True, weight=8),
-        Column("at", weight=4),
-        Column("expected", right=True, weight=6),
-        Column("found", right=True, weight=6),
-        Column("fault", weight=7),
-        Column("node", cut=Cut.MIDDLE, weight=10),
-    )
-
-
-def _coverage_columns() -> tuple[Column, ...]:
-    from tui_debugger.text.tables import Column
-
-    return (
-        Column("operator", weight=9),
-        Column("checked", right=True, weight=9),
-        Column("wrong", right=True, weight=8),
-        Column("largest r", right=True, weight=5),
-        Column("not checked", right=True, weight=9),
-        Column("why", weight=6),
-    )
+_FINDING_COLUMNS: Final = (
+    Column("step", right=True, weight=9),
+    Column("rank", right=True),
+    Column("kind", weight=8),
+    Column("r", right=True, weight=8),
+    Column("at", weight=4),
+    Column("expected", right=True, weight=6),
+    Column("found", right=True, weight=6),
+    Column("fault", weight=7),
+    Column("node", cut=Cut.MIDDLE, weight=10),
+)
+_COVERAGE_COLUMNS: Final = (
+    Column("operator", weight=9),
+    Column("checked", right=True, weight=9),
+    Column("wrong", right=True, weight=8),
+    Column("largest r", right=True, weight=5),
+    Column("not checked", right=True, weight=9),
+    Column("why", weight=6),
+)
 
 
 def print_report(report: AuditReport, session: Session, arguments: Namespace, code: int) -> None:
@@ -148,23 +141,18 @@ def print_report(report: AuditReport, session: Session, arguments: Namespace, co
         headline_lines,
         verdict_text,
     )
-    from tui_debugger.text.writer import Meaning, meant
 
     verdict, lines = meant(verdict_text(report), meaning_of(code)), headline_lines(report, session)
-    print_above(verdict, *lines, code=code, words=_EXITS[code])
     if report.findings:
         print_text("operators whose output is wrong, in execution order:")
-        print_first(_finding_columns(), report.findings, finding_cells, arguments.top)
+        print_first(_FINDING_COLUMNS, report.findings, finding_cells, arguments.top)
         print_text("")
     if report.coverage:
-        print_table(_coverage_columns(), (coverage_cells(each) for each in report.coverage))
+        print_table(_COVERAGE_COLUMNS, (coverage_cells(each) for each in report.coverage))
         print_text("")
     for kind, why in report.missing:
         print_text(meant(f"required: {kind}: {why}", Meaning.DOUBT))
-    for doubt in report.doubts[:_FEW]:
-        print_text(meant(f"doubt: {doubt}", Meaning.DOUBT))
-    if len(report.doubts) > _FEW:
-        print_text(f"{len(report.doubts) - _FEW} more doubts (--json lists them)")
+    print_doubts(report.doubts, _FEW)
     print_text(coverage_text(report), *lines, verdict)
     print_exit(code, _EXITS[code])
 
@@ -278,21 +266,21 @@ def markdown_lines(report: AuditReport, session: Session, arguments: Namespace) 
 
     yield "# Audit"
     yield ""
-    yield f"{markdown.code(markdown.without_homes(str(arguments.path)))}"
+    yield f"{markdown.code(markdown.with_tilde(str(arguments.path)))}"
     yield ""
     yield f"**{markdown.prose(verdict_text(report))}**"
     yield ""
     if report.findings:
         yield from markdown.fenced(headline_lines(report, session))
         yield ""
-        titles = [column.title for column in _finding_columns()]
+        titles = [column.title for column in _FINDING_COLUMNS]
         rows = (finding_cells(each) for each in report.findings[: arguments.top or None])
         cells = ([*map(markdown.prose, row[:-1]), markdown.code(row[-1])] for row in rows)
         yield from markdown.table(titles, cells, right=("step", "rank", "r", "expected", "found"))
         yield ""
     yield markdown.prose(coverage_text(report))
     yield ""
-    titles = [column.title for column in _coverage_columns()]
+    titles = [column.title for column in _COVERAGE_COLUMNS]
     coverage = ([markdown.prose(cell) for cell in coverage_cells(each)] for each in report.coverage)
     yield from markdown.table(titles, coverage, right=("checked", "wrong", "largest r", "not checked"))
     doubts = [*(f"required: {kind}: {why}" for kind, why in report.missing), *report.doubts[:_FEW]]

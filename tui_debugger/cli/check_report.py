@@ -19,7 +19,7 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import Answer, meaning_of, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.output import Answer, meaning_of, print_exit, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.sources.inventory import Inventory
@@ -82,7 +82,6 @@ def answer(report: CheckReport, arguments: Namespace) -> Answer:
 
 def _print(report: CheckReport, limit: int, code: int) -> None:
     verdict = meant(verdict_line(report), OUTCOMES[report.judgement.outcome])
-    print_above(verdict, coverage_line(report.result), code=code)
     _print_hits(report, limit)
     _print_watchpoints(report)
     print_text("", coverage_line(report.result))
@@ -142,7 +141,7 @@ def _print_hits(report: CheckReport, limit: int) -> None:
     if not count:
         return
     shown = list(islice(chain.from_iterable(lists), limit or None))  # only these are made
-    ranks = len({rank for rank, _ in report.result.pairs}.union(*(hits.rank.tolist() for hits in lists))) > 1
+    ranks = len(report.result.ranks.union(*(hits.rank.tolist() for hits in lists))) > 1
     columns = [
         Column("step", right=True, weight=8),
         *([Column("rank", right=True, weight=6)] if ranks else []),
@@ -163,7 +162,7 @@ _VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOU
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     """The cells of a hit. The name comes last and stays whole, so that it can be copied into ``tdbg show``."""
     key = hit.key
-    origin = Meaning.ORIGIN if hit.origin else None
+    origin = Meaning.FINDING if hit.origin else None
     return [
         str(key.step),
         *([str(key.rank)] if ranks else []),
@@ -204,7 +203,7 @@ def _remarks(report: CheckReport) -> list[str]:
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
-    if judgement.outcome is Outcome.CLEAN and len({rank for rank, _ in report.result.pairs}) > 1:
+    if judgement.outcome is Outcome.CLEAN and len(report.result.ranks) > 1:
         lines.append("each rank was judged by itself: tdbg ranks compares what ranks must have in common")
     doubts = judgement.doubts if judgement.outcome is Outcome.FINDING else judgement.doubts[:-1]
     return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
@@ -227,11 +226,11 @@ def _beginnings(report: CheckReport) -> list[str]:
         return []
     origins = failing.chosen(failing.origin)
     word, hits = ("origin ◆", origins) if origins else ("first finding", failing[:1])
-    ranks = len({rank for rank, _ in report.result.pairs}) > 1
+    ranks = len(report.result.ranks) > 1
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        meaning = Meaning.ORIGIN if hit.origin else Meaning.FINDING
+        meaning = Meaning.FINDING
         lines.append(meant(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}", meaning))
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:
@@ -283,5 +282,5 @@ def _counted(report: CheckReport) -> str:
 
 
 def _steps(report: CheckReport) -> str:
-    ranks = {rank for rank, _ in report.result.pairs}
+    ranks = report.result.ranks
     return plural(report.pairs, "step") + (f" ({named('rank', sorted(ranks))} so far)" if len(ranks) > 1 else "")

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import Commands, add_command, add_where, open_pairs, several_graphs
-from tui_debugger.cli.output import Answer, note, outcome_of, unseen
+from tui_debugger.cli.output import Answer, left_out, note, outcome_of, unseen
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session.convert import Converted
 
-_SHOWN = 5
-"""The number of failed tensors that are named here; the index names all of them."""
 DESCRIPTION = """\
 Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
 
@@ -77,14 +75,11 @@ def _converted(arguments: Namespace, progress: ProgressFn) -> Answer:
 
 def _note(written: Converted, *, with_graph: bool) -> None:
     from tui_debugger.text.numbers import plural, size
-    from tui_debugger.text.tensors import place_text
 
     note(f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}")
     if written.widened:
         note(f"{plural(written.widened, 'tensor')} of bfloat16 or fp8 written as float32")
     if written.statistics:
         note(f"{plural(written.statistics, 'tensor')} with statistics only: in the index, without a file")
-    for key, why in written.failures[:_SHOWN]:
-        note(f"left out: rank {key.rank} step {key.step} {place_text(key, with_graph=with_graph)}: {why}")
-    if len(written.failures) > _SHOWN:
-        note(f"left out: {len(written.failures) - _SHOWN:,} more")
+    for line in left_out(written.failures, with_graph=with_graph):
+        note(line)

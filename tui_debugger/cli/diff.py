@@ -13,13 +13,14 @@ from tui_debugger.cli.options import (
     Commands,
     add_command,
     add_comparison,
-    add_node,
     add_where,
     add_work,
     at_least_zero,
     chosen,
     flag,
+    is_whole,
     open_session,
+    refuse_comparison,
     several_graphs,
     whole,
 )
@@ -85,7 +86,11 @@ def register(commands: Commands) -> None:
         answer=_compared,
         judges=True,
     )
-    add_node(parser, "the node's only output")
+    parser.add_argument(
+        "node",
+        metavar="B|NODE[:slot]",
+        help="another run, or a node as for tdbg show; without a slot the node's only output",
+    )
     parser.add_argument(
         "--with",
         dest="other",
@@ -150,23 +155,9 @@ def _are_runs(arguments: Namespace) -> bool:
         exists = False
     if not exists and text.startswith(("./", "../", "~")):
         raise TdbgError("no such file or directory", where=text, hint="name a run, or a node of the first one")
-    only_runs = (
-        "map_name",
-        "map_step",
-        "map_rank",
-        "map_file",
-        "dims",
-        "noise",
-        "type_tolerance",
-        "csv",
-        "xlsx",
-        "markdown",
-    )
-    given = [name for name in only_runs if getattr(arguments, name)]
-    if not exists and given:
-        raise TdbgError(
-            f"--{given[0].replace('_', '-')} is for two runs", where=text, hint="name a second run in place of the node"
-        )
+    if not exists:
+        hint = "name a second run in place of the node"
+        refuse_comparison(arguments, ("csv", "xlsx", "markdown"), where=text, hint=hint)
     if exists and (arguments.other or arguments.tolerance or arguments.reshape):
         raise TdbgError(
             "--with, --tolerance and --reshape are for one tensor",
@@ -250,9 +241,7 @@ def _key_at(session: DiagnosedRun, rank: int, step: int, found: FoundNode) -> Te
 
     row = session.nodes(rank).find(found.node, found.graph)
     rows = session.tensor_rows(rank, step, row, found.asked.round) if row >= 0 else ()
-    meant = [each for each in rows if found.asked.covers(each)]
-    if not found.asked.role:
-        meant = [each for each in meant if each.role == "out"] or meant
+    meant = found.meant(rows)
     if len(meant) != 1:
         raise no_such_tensor(found, rows, "several tensors may be meant" if meant else "")
     return meant[0].key
@@ -314,6 +303,6 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 
 def _whole(text: str, word: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if not is_whole(text):
         raise TdbgError(f"{text!r} is not a number", where=f"--with {word}={text}", hint=f"such as --with {word}=0")
     return int(text)

@@ -12,7 +12,6 @@ from tui_debugger.cli.output import (
     Unseen,
     meaning_of,
     outcome_of,
-    print_above,
     print_exit,
     print_table,
     print_text,
@@ -31,7 +30,7 @@ from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
 from tui_debugger.text.tensors import index_text, shape_text, type_text
 from tui_debugger.text.values import exact_text
-from tui_debugger.text.writer import meant, terminal_of, write_lines
+from tui_debugger.text.writer import meant, write_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,6 @@ def _print(compared: ComparedTensors, code: int) -> None:
     couple, found = compared.couple, compared.found
     here, there = couple.here, couple.there
     verdict = meant(words.verdict(found), meaning_of(code))
-    on_terminal = terminal_of() is not None
-    print_above(verdict, code=code, words=_EXITS.get(code, ""))
     print_text(f"here   {here.side.text(with_graph=compared.graphs)}  {type_text(here.meta)}")
     print_text(f"there  {there.side.text(here.side.key)}  {type_text(there.meta)}")
     if couple.fit is not Fit.SAME:
@@ -92,9 +89,7 @@ def _print(compared: ComparedTensors, code: int) -> None:
         print_text("", f"largest differences by {_BY[compared.by]}, NaN and Inf on one side first:")
         columns = [Column("index", weight=9), *(Column(title, right=True, weight=at) for title, at in _SHOWN.items())]
         print_table(columns, [_line(entry) for entry in compared.largest])
-    if on_terminal:
-        print_text("", verdict)
-        print_exit(code, _EXITS.get(code, ""))
+    print_exit(code, _EXITS.get(code, ""))
 
 
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger import __version__
 from tui_debugger.cli.options import chosen, open_session
-from tui_debugger.cli.output import Answer, note, print_above, print_exit, print_first, print_text
+from tui_debugger.cli.output import Answer, meaning_of, note, print_doubts, print_exit, print_first, print_text
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.layouts import GivenDims, parse_dims
@@ -43,7 +43,7 @@ from tui_debugger.text.documents import Row, plain
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 from tui_debugger.text.tensors import stack_text
-from tui_debugger.text.writer import Meaning, meant
+from tui_debugger.text.writer import meant
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import DiagnosedRun
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = -1
 """Stands for the exit code of an interrupted comparison, which depends on the signal."""
 VERDICTS: Final = {0: "same", 1: "different", 2: "cannot_judge", INTERRUPTED: "interrupted"}
-_MEANINGS: Final = {0: Meaning.CLEAN, 1: Meaning.FINDING, 2: Meaning.DOUBT, INTERRUPTED: Meaning.DOUBT}
 _EXITS: Final = {0: "the same, within what is expected", 1: "different", 2: "cannot judge", INTERRUPTED: "interrupted"}
 
 
@@ -157,19 +156,15 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
         note(text)
     code = report.exit_code
     outcome = INTERRUPTED if report.cancelled else code
-    verdict = meant(verdict_text(report), _MEANINGS[outcome])
+    verdict = meant(verdict_text(report), meaning_of(outcome))
     lines = headline_lines(report, kinds)
-    print_above(verdict, *lines, code=code, words=_EXITS[outcome])
     if report.findings:
         print_text("where differences begin (what only passes them on is left out):")
         print_first(FINDING_COLUMNS, report.findings, finding_cells, arguments.top)
         print_text("")
     for text in one_sided_lines(report):
         print_text(text)
-    for doubt in report.doubts[:FEW]:
-        print_text(meant(f"doubt: {doubt}", Meaning.DOUBT))
-    if len(report.doubts) > FEW:
-        print_text(f"{len(report.doubts) - FEW} more doubts (--json lists them)")
+    print_doubts(report.doubts, FEW)
     print_text(counts_text(report), coverage_text(report), *lines, verdict)
     print_exit(code, _EXITS[outcome])
 

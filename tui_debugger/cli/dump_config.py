@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import Commands, Span, add_redirects, flag, repeated, spans, whole
-from tui_debugger.cli.output import document_head, documented, note, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import Answer, note, outcome_of, print_exit, print_table, print_text, runner
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.text.documents import Row, row_of, rows_of
@@ -20,6 +20,7 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
 if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
     from tui_debugger.recording import mindspore
     from tui_debugger.recording.disk import Estimate, StepSize
     from tui_debugger.recording.json_lines import Parsed
@@ -67,7 +68,7 @@ def register(commands: Commands) -> None:
     _add_content(parser)
     _add_msprobe(parser)
     _add_size(parser)
-    parser.set_defaults(run=_run, path=None)
+    parser.set_defaults(run=runner("dump-config", _answer), path=None)
 
 
 def _add_reader(parser: argparse.ArgumentParser) -> None:
@@ -129,9 +130,8 @@ def _add_size(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--steps", type=whole("a number from 1", 1), metavar="N", help="how many steps are recorded")
 
 
-def _run(arguments: Namespace) -> int:
-    with documented("dump-config", arguments):
-        return _check(arguments) if arguments.check is not None else _write(arguments)
+def _answer(arguments: Namespace, _: ProgressFn) -> Answer:
+    return _check(arguments) if arguments.check is not None else _write(arguments)
 
 
 # -- who will read it --------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _installed() -> Iterator[str]:
 # -- --check ---------------------------------------------------------------------------------------
 
 
-def _check(arguments: Namespace) -> int:
+def _check(arguments: Namespace) -> Answer:
     from tui_debugger.recording import mindspore_check, msprobe
     from tui_debugger.recording.json_lines import parse
 
@@ -226,12 +226,11 @@ def _check(arguments: Namespace) -> int:
         report, known_from = mindspore_check.check(parsed, reader.target, absolute), reader.known_from
         if not known_from:
             note("no version of MindSpore is known: the rules are those of the newest one; --mindspore names another")
-    code = 1 if report.mistakes else 0
-    if arguments.json:
-        print_json(_check_document(arguments, report, known_from, code))
-    else:
-        _print_check(path, report, known_from, code)
-    return code
+    return Answer(
+        code=outcome_of(finding=report.mistakes),
+        document=lambda: _check_document(report, known_from),
+        show=lambda code: _print_check(path, report, known_from, code),
+    )
 
 
 def _content(path: Path) -> bytes:
@@ -313,9 +312,8 @@ def _spelled(variable: Variable) -> str:
     return f"{variable.name} {variable.value}".strip()
 
 
-def _check_document(arguments: Namespace, report: ConfigurationReport, known_from: str, code: int) -> Row:
+def _check_document(report: ConfigurationReport, known_from: str) -> Row:
     return {
-        **document_head("dump-config", arguments.path, code),
         "checked_as": report.checked_as,
         "known_from": known_from,
         "mistakes": len(report.mistakes),
@@ -328,15 +326,6 @@ def _check_document(arguments: Namespace, report: ConfigurationReport, known_fro
 # -- asking ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """A question with its default; ``read`` parses the answer and raises ``TdbgError`` for a wrong one."""
-
-    words: str
-    default: str
-    read: Callable[[str], Any]
-
-
 class _Asker:
     """Asks on a terminal; elsewhere every answer is the default."""
 
@@ -344,19 +333,22 @@ class _Asker:
         """``asks``: whether a person at a terminal can be asked."""
         self.asks = asks
 
-    def answer(self, given: Any, question: _Prompt) -> Any:
-        """Returns the value of an option, else the answer of a person, else the default."""
+    def text(self, given: Any, words: str, default: str, read: Callable[[str], Any] = str) -> Any:
+        """Returns the value of an option, else the answer of a person, else the default.
+
+        ``read`` parses an answer, and raises TdbgError for a wrong one.
+        """
         if given not in (None, "", [], ()):
             return given
         if not self.asks:
-            return question.read(question.default)
+            return read(default)
         while True:
-            write_errors(f"{question.words} [{question.default}]")
+            write_errors(f"{words} [{default}]")
             line = sys.stdin.readline()
             if not line:
                 raise CancelledError("no answer came: nothing is written", hint="--yes takes the defaults")
             try:
-                return question.read(line.strip() or question.default)
+                return read(line.strip() or default)
             except TdbgError as error:
                 write_errors(f"  {error.what}; {error.hint}" if error.hint else f"  {error.what}")
 
@@ -370,10 +362,7 @@ class _Asker:
                 raise TdbgError(f"{text!r} is no answer", hint="one of " + ", ".join(allowed))
             return (exact or fits)[0]
 
-        return self.answer(given, _Prompt(f"{words}: {', '.join(allowed)}?", default, read))
-
-    def text(self, given: Any, words: str, default: str, check: Callable[[str], Any] = str) -> Any:
-        return self.answer(given, _Prompt(words, default, check))
+        return self.text(given, f"{words}: {', '.join(allowed)}?", default, read)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -394,7 +383,7 @@ class _NewFile:
     sample: int
 
 
-def _write(arguments: Namespace) -> int:
+def _write(arguments: Namespace) -> Answer:
     from tui_debugger.recording.json_lines import parse
     from tui_debugger.session.export_files import fresh_text
 
@@ -416,16 +405,19 @@ def _write(arguments: Namespace) -> int:
     if output != "-":
         with fresh_text(Path(output), None, force=arguments.force) as file:
             file.write(text)
-    if arguments.json:
-        print_json(_write_document(arguments, plan, report, text, size))
-    elif output == "-":
-        write_data(text)
-        note(f"made for {report.checked_as}" + ("" if size is None else f"; disk: {size.text}"))
-        for variable in report.environment:
-            note(f"{_spelled(variable)}  # {variable.why}")
-    else:
-        _print_written(output, plan, report, size)
-    return 0
+    return Answer(
+        document=lambda: _write_document(plan, report, text, size),
+        show=lambda _: (
+            _print_content(text, report, size) if output == "-" else _print_written(output, plan, report, size)
+        ),
+    )
+
+
+def _print_content(text: str, report: ConfigurationReport, size: Estimate | None) -> None:
+    write_data(text)
+    note(f"made for {report.checked_as}" + ("" if size is None else f"; disk: {size.text}"))
+    for variable in report.environment:
+        note(f"{_spelled(variable)}  # {variable.why}")
 
 
 def _laid_out(content: Row) -> str:
@@ -641,9 +633,7 @@ def _print_written(output: str, plan: _NewFile, report: ConfigurationReport, siz
     print_text(f"disk: {size.text}", "  this assumes:", *(f"  - {each}" for each in size.assumes), hang=4)
 
 
-def _write_document(
-    arguments: Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
-) -> Row:
+def _write_document(plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None) -> Row:
     disk = None
     if size is not None:
         disk = {
@@ -652,7 +642,6 @@ def _write_document(
             **row_of(size, "steps", "ranks", "assumes"),
         }
     return {
-        **document_head("dump-config", arguments.path, 0),
         "checked_as": report.checked_as,
         "known_from": plan.known_from,
         "text": text,

@@ -19,7 +19,7 @@ from tui_debugger.cli.options import (
     given_watchpoints,
     open_pairs,
 )
-from tui_debugger.cli.output import Answer, outcome_of, print_above, print_exit, print_text, unseen
+from tui_debugger.cli.output import Answer, outcome_of, print_exit, print_text, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import Meaning, Terminal, meant, terminal_of, write_lines
 
@@ -113,7 +113,6 @@ def _explained(arguments: Namespace, progress: ProgressFn) -> Answer:
 def _print(found: Sequence[Guidance], path: Path, code: int) -> None:
     words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")
     counted = _counted(found, doubtful=code == TdbgError.exit_code)
-    print_above(counted, code=code, words=words)
     for number, each in enumerate(found):
         write_lines(*([""] if number else []), *text_lines(each, path, terminal_of()))
     if terminal_of() is not None:
@@ -153,11 +152,9 @@ def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[Te
 
     there: list[TensorRow] = []
     for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
-        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round) if row.index >= 0]
+        dumped = [row for row in found.tensors(session, rank, step) if row.index >= 0]
         there += dumped
-        rows = [row for row in dumped if found.asked.covers(row)]
-        chosen = [row for row in rows if row.role == "out"] or rows
-        if chosen:
+        if chosen := found.meant(dumped):
             return [row.key for row in (chosen if found.asked.role else chosen[:1])][:_MOST]
     raise no_such_tensor(found, there, "" if there else "nothing of this node was dumped at the chosen steps")
 
@@ -184,7 +181,7 @@ def text_lines(guidance: Guidance, path: Path, terminal: Terminal | None = None)
     width = WIDTH if terminal is None else min(WIDTH, terminal.columns)
     meanings = {
         LineKind.TITLE: Meaning.FINDING if guidance.finding else None,
-        LineKind.LIKELY: Meaning.ORIGIN,
+        LineKind.LIKELY: Meaning.FINDING,
         LineKind.UNKNOWN: Meaning.DOUBT,
         LineKind.MISSING: Meaning.DOUBT,
     }

@@ -28,7 +28,7 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import Answer, note, outcome_of, unseen
+from tui_debugger.cli.output import Answer, left_out, note, outcome_of, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.documents import document as document_pieces
 from tui_debugger.text.documents import row_of
@@ -47,8 +47,6 @@ FORMATS = {
 }
 DRAWN = (".dot", ".gv")
 """The formats of drawn graphs."""
-_SHOWN = 5
-"""The number of failed tensors that are named here; index.csv names all of them."""
 DESCRIPTION = """\
 Writes a part of a dump to files. The ending of OUT says how:
 
@@ -253,15 +251,11 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
 def _tensor_report(written: ExportResult) -> _Export:
     from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.rows import key_row
-    from tui_debugger.text.tensors import place_text
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
-    for key, reason in written.failures[:_SHOWN]:
-        notes.append(f"left out: rank {key.rank} step {key.step} {place_text(key)}: {reason}")
-    if len(written.failures) > _SHOWN:
-        notes.append(f"left out: {len(written.failures) - _SHOWN:,} more")
-    left_out = [{**key_row(key), "error": reason} for key, reason in written.failures]
-    rows = {**row_of(written, "tensors", "nbytes"), "left_out": left_out}
+    notes += left_out(written.failures)
+    missing = [{**key_row(key), "error": reason} for key, reason in written.failures]
+    rows = {**row_of(written, "tensors", "nbytes"), "left_out": missing}
     return _Export(written.path, rows, notes, written.failures)
 
 

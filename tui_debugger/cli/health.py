@@ -21,7 +21,7 @@ from tui_debugger.cli.options import (
     open_pairs,
     whole,
 )
-from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_above, print_exit, print_text
+from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_exit, print_text
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ def _print(
     if terminal is not None:
         verdict = {Outcome.FINDING: "FINDINGS", Outcome.CANNOT_JUDGE: "cannot judge"}.get(outcome, outcome.value)
         covered = meant(f"{verdict}: {covered}", meaning_of(code))
-        print_above(covered, *doubts, code=code)
     room = max((arguments.width or shutil.get_terminal_size().columns) - MAP_NAMES, 10)
     lines: list[Pieces] = []
     for cells, name in map_parts(map_, entries, map_.ranks, room, flat=arguments.nodes):

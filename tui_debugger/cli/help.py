@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tui_debugger.cli.options import Commands, flag
 from tui_debugger.cli.output import note
 from tui_debugger.environment import command_of
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, did_you_mean
 from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import write_colored, write_data
 
@@ -98,17 +98,12 @@ def _run(arguments: Namespace) -> int:
 
 def _unknown(words: Sequence[str], names: Sequence[str]) -> TdbgError:
     """The error for unknown words; it names similar names."""
-    import difflib
-
     asked = " ".join(words)
-    near = dict.fromkeys(
-        match for word in words for match in difflib.get_close_matches(word.lower(), names, n=2, cutoff=0.6)
-    )
-    meant = "did you mean " + " or ".join(f"`tdbg help {name}`" for name in near) + "? " if near else ""
+    meant = next(filter(None, (did_you_mean(word.lower(), names) for word in words)), "")
     return TdbgError(
         f"no topic, command or page has {clean(asked)!r}",
         where=f"tdbg help {asked}",
-        hint=f"{meant}`tdbg help` lists the topics",
+        hint=f"{meant} `tdbg help` lists the topics".lstrip(),
     )
 
 
@@ -337,8 +332,8 @@ def _print_long(content: RenderableType) -> None:
         "markdown.h1": "bold",
         "markdown.h2": "bold underline",
         "markdown.h3": "bold",
-        "markdown.code": "bold cyan",
-        "markdown.code_block": "cyan",
+        "markdown.code": "bold color(75)",
+        "markdown.code_block": "color(75)",
         "markdown.item.bullet": "none",
         "markdown.item.number": "none",
         "markdown.table.header": "bold",

@@ -242,7 +242,7 @@ class FindingsLog:
     def summary(
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Reasons, saved: str
     ) -> int:
-        from tui_debugger.check.verdicts import Doubt
+        from tui_debugger.check.verdicts import Doubt, judge
 
         for rank in {rank for rank, _ in self._unfinished}:
             self.ended(rank)
@@ -254,9 +254,16 @@ class FindingsLog:
         doubts = [*batch.early_ends(steps, sick), *(Doubt("lost", text) for text in batch.gone)]
         doubts += [Doubt("unsaved", text) for text in batch.unsaved]
         doubts += [Doubt("unanswered", text) for text in batch.unanswered]
-        judgement = self._judged(result, rules, fail_on, doubts)
         if not any(steps.values()):
-            judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
+            doubts.append(Doubt("nothing", "no step was judged"))
+        judgement = judge(
+            result,
+            rules=rules,
+            fail_on=fail_on,
+            allow_unreadable=self._arguments.allow_unreadable,
+            allow_unmatched=self._arguments.allow_unmatched,
+            more=doubts,
+        )
         code = judgement.outcome.exit_code
         for notice in session.info.notices:
             note(notice)
@@ -295,22 +302,6 @@ class FindingsLog:
         coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
         hits = HitList.merged(part.hits for part in parts)
         return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
-
-    def _judged(
-        self, result: CheckResult, rules: Collection[int], fail_on: frozenset[str], doubts: Sequence[Doubt]
-    ) -> CheckJudgement:
-        from tui_debugger.check.verdicts import judge
-
-        judgement = judge(
-            result,
-            rules=rules,
-            fail_on=fail_on,
-            allow_unreadable=self._arguments.allow_unreadable,
-            allow_unmatched=self._arguments.allow_unmatched,
-        )
-        for doubt in doubts:
-            judgement = _doubted(judgement, doubt)
-        return judgement
 
     def _document(
         self, result: CheckResult, judgement: CheckJudgement, code: int, steps: dict[int, int], saved: str
@@ -369,16 +360,6 @@ class FindingsLog:
         return [*texts, *([last] if last else [])]
 
 
-def _doubted(judgement: CheckJudgement, doubt: Doubt) -> CheckJudgement:
-    """Adds a doubt, unless there is one of its kind already."""
-    from tui_debugger.check.verdicts import Outcome
-
-    if doubt.kind == "nothing" and any(each.kind == "nothing" for each in judgement.doubts):
-        return judgement
-    outcome = Outcome.CANNOT_JUDGE if judgement.outcome is Outcome.CLEAN else judgement.outcome
-    return dataclasses.replace(judgement, doubts=(*judgement.doubts, doubt), outcome=outcome)
-
-
 def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
     """The ended and judged steps by rank. Operations after the last step belong to a step that never ends."""
     counts: dict[int, int] = {}
@@ -404,7 +385,7 @@ def _print_hit(hit: Hit, step: UnfinishedStep) -> None:
 
     words = ("◆ " if hit.origin else "") + hit_text(hit)
     where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
-    found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
+    found = meant(words, Meaning.FINDING)
     columns = [
         Column(""),
         Column(""),

@@ -18,6 +18,7 @@ from tui_debugger.cli.options import (
     categories_of,
     chosen,
     flag,
+    is_whole,
     open_session,
     repeated,
     working_directory,
@@ -26,6 +27,7 @@ from tui_debugger.cli.output import Answer, note, outcome_of, print_table, unsee
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
+from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import row_of
 from tui_debugger.text.numbers import NONE, age, brief, moment, plural
 from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
@@ -91,7 +93,7 @@ def register(commands: Commands) -> None:
 
 def _line(text: str) -> Line:
     path, colon, number = text.rpartition(":")
-    if not (colon and path and number.isascii() and number.isdigit() and len(number) <= 9):
+    if not (colon and path and is_whole(number)):
         msg = f"{text!r} is not FILE:LINE, such as train.py:31"
         raise argparse.ArgumentTypeError(msg)
     return path, int(number)
@@ -280,7 +282,7 @@ def _nothing(arguments: Namespace, listings: Sequence[_RankListing]) -> TdbgErro
         hint = f"there is {', '.join(sorted(types))}"
     elif arguments.line is not None:
         hint = _lines_there(tables, arguments.line)
-    return TdbgError("no node matches", where=" ".join(words) or str(arguments.path), hint=_clean(hint))
+    return TdbgError("no node matches", where=" ".join(words) or str(arguments.path), hint=clean(hint))
 
 
 def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
@@ -428,12 +430,6 @@ def _json_file(rank: int, step: int, table: TensorTable, index: int) -> dict[str
         "round": int(table.round[index]),
         "file": None if recorded else table.spec(index).path,
     }
-
-
-def _clean(text: str) -> str:
-    from tui_debugger.text.clean import clean
-
-    return clean(text)
 
 
 # -- the dumps below a directory -------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import begin_notes, failure, nowhere, on_errors, print_json, unusable
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.errors import CancelledError, TdbgError, did_you_mean
 from tui_debugger.mounts.refusals import allow_redirects
 from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
@@ -40,16 +40,50 @@ class CommandParser(argparse.ArgumentParser):
         if unknown and getattr(arguments, "unknown_options_are_words", False):
             arguments.words += [word.partition("=")[0] for word in unknown]
         elif unknown:
-            command = next((word for word in self._given if word in COMMANDS), "")
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{_owners(unknown, command)}")
+            command = next(word for word in self._given if word in self.commands)
+            self.commands[command].error(f"unrecognized arguments: {' '.join(unknown)}{_owners(unknown, command)}")
         return arguments
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            hint = did_you_mean(str(value), known) or f"one of {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
+
+    def print_help(self, file: Any = None) -> None:
+        """Prints the help with the usual options; with all of them after ``-h all``."""
+        if "all" in self._given:
+            super().print_help(file)
+        else:
+            hidden = self._hide_rare()
+            super().print_help(file)
+            self._print_message(f"\n{hidden} more options: {self.prog} -h all\n" if hidden else "", file or sys.stdout)
+
+    def _hide_rare(self) -> int:
+        self._mutually_exclusive_groups.clear()  # argparse cannot print a usage without one of them
+        rare = [action for action in self._actions if RARE.intersection(action.option_strings)]
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        return len(rare)
+
+    def _in_words(self, message: str) -> str:
+        """Says of a missing argument what it means."""
+        names = message.removeprefix("the following arguments are required: ")
+        if names == message:
+            return message
+        missing = [each for each in self._actions if each.metavar in names.split(", ") and each.nargs != "*"]
+        return " and ".join(
+            f"{each.metavar} is missing: {(each.help or 'what to do').partition(';')[0]}" for each in missing
+        )
 
     def error(self, message: str) -> NoReturn:
         """Prints the error and exits with code 2."""
+        message = self._in_words(message)
+        self._hide_rare()
         if "--json" in self._given:
             command = self.prog.split()[1:] or self._given
             wrong = TdbgError(
-                message, where=" ".join(self._given), hint=f"`tdbg {command[0]} --help` lists the options"
+                message, where=" ".join(self._given), hint=f"`tdbg {command[0]} -h all` lists the options"
             )
             print_json(failure(command[0], None, wrong))
         super().error(clean(message))
@@ -83,7 +117,8 @@ exit codes:
        matched or could be compared, or tensors that could not be read
   130  interrupted
 
-tdbg help shows the manual.
+tdbg alone opens a page of dumps, tdbg COMMAND -h shows the usual options of a
+command, tdbg help the manual.
 """
 COMMANDS = {
     "open": "open_",
@@ -96,6 +131,21 @@ COMMANDS = {
     **{name: name for name in ("demo", "help")},
 }
 """The module of every command, in the order of the help."""
+RARE = frozenset(
+    f"--{word}"
+    for word in (
+        *("watch-file", "graph", "no-config", "no-cache", "ignore", "no-default-ignore", "redirect-to", "jobs"),
+        *("executor", "mouse", "no-mouse", "source-map", "map-step", "map-rank", "map-file", "dims"),
+        *("noise", "type-tolerance", "tolerance", "reshape", "by", "token-from", "new-token"),
+        *("allow-unauthenticated", "tls-cert", "tls-key", "spool-limit", "log-hits", "all-hits", "allow-unreadable"),
+        *("allow-unmatched", "timeout", "no-recommended", "no-state", "width", "height", "remarks", "max-hits"),
+        *("full-paths", "no-count", "bins", "precision", "slice", "around", "hops", "scope", "no-marks", "yes", "like"),
+        *("kernel", "support-device", "statistic-category", "op-debug-mode", "asynchronous", "file-format"),
+        *("sample-num", "summary-mode", "parameters", "activations", "framework", "iteration", "input-output"),
+        *("net-name", "dump-mode", "jit-level", "xlsx", "spread", "slot", "reverse", "device", "level"),
+    )
+)
+"""The options that ``-h`` leaves out."""
 BROKEN_PIPE = 141
 """128 + SIGPIPE: the reader of the output left, as ``head`` does."""
 
@@ -129,13 +179,18 @@ def build_parser(command: str | None = None) -> CommandParser:
 
 
 def _owners(unknown: Sequence[str], command: str) -> str:
-    """Names the commands that have an option unknown to this one."""
+    """Names similar options of this command, else the commands that have an option unknown to this one."""
     option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
     if not option:
         return ""
-    owners = [name for name, parser in build_parser().commands.items() if option in parser.format_help().split()]
-    of = f"; {option} is an option of {', '.join(owners)}" if owners else ""
-    return f"{of}; `tdbg {command} --help` lists those of {command}"
+    parsers = build_parser().commands
+    options = {
+        name: [text for action in parser._actions for text in action.option_strings]  # noqa: SLF001 - as ``error`` does
+        for name, parser in parsers.items()
+    }
+    owners = ", ".join(name for name, known in options.items() if option in known)
+    meant = f"{option} is an option of {owners};" if owners else did_you_mean(option, options[command])
+    return f"; {meant}{meant and ' '}`tdbg {command} -h all` lists those of {command}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -185,6 +240,10 @@ def _refused(error: OSError) -> TdbgError:
 def _run(words: list[str]) -> int:
     """Runs a command, or exits after printing help; flushes the output."""
     begin_notes()
+    if not words:
+        from tui_debugger.cli.open_ import on_terminal
+
+        words = ["open"] if on_terminal() else words
     try:
         arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
         allow_redirects(getattr(arguments, "redirect_to", ()))

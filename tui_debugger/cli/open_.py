@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
     Commands,
@@ -26,6 +26,7 @@ from tui_debugger.cli.options import (
     flag,
     given_path,
     given_watchpoints,
+    refuse_comparison,
     repeated,
     screen_config,
     workers_of,
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
     from tui_debugger.session.comparison import ComparedRun
-
-
-_HOW_COMPARED: Final = (
-    *("map_name", "map_step", "map_rank", "map_file", "dims", "noise", "type_tolerance", "rtol", "atol"),
-)
-"""Options that only a comparison with another run has."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -155,13 +150,7 @@ def _against(arguments: Namespace) -> ComparedRun | None:
     """
     other: Path | None = getattr(arguments, "against", None)
     if other is None:
-        given = [name for name in _HOW_COMPARED if getattr(arguments, name, None)]
-        if given:
-            raise TdbgError(
-                f"--{given[0].replace('_', '-')} is for two runs",
-                where=f"--{given[0].replace('_', '-')}",
-                hint="name the other one with --against",
-            )
+        refuse_comparison(arguments, ("rtol", "atol"), hint="name the other one with --against")
         return None
     from tui_debugger.cli.diff_runs import how_compared
     from tui_debugger.session.comparison import ComparedRun

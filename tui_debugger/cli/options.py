@@ -380,6 +380,18 @@ def add_comparison(parser: argparse._ActionsContainer) -> None:
     )
 
 
+_COMPARISON: Final = ("map_name", "map_step", "map_rank", "map_file", "dims", "noise", "type_tolerance")
+"""The options of ``add_comparison``."""
+
+
+def refuse_comparison(arguments: Namespace, more: Iterable[str], *, where: str = "", hint: str) -> None:
+    """Raises TdbgError for an option of comparing two runs, or one of ``more``: there is no second run."""
+    for name in (*_COMPARISON, *more):
+        if getattr(arguments, name, None):
+            option = f"--{name.replace('_', '-')}"
+            raise TdbgError(f"{option} is for two runs", where=where or option, hint=hint)
+
+
 def _type_tolerance(text: str) -> tuple[str, float, float]:
     """Parses ``bfloat16=1e-2,1e-3``: type, relative and absolute tolerance."""
     from tui_debugger.stats.dtypes import canonical_name  # needs NumPy
@@ -414,7 +426,7 @@ def at_least_zero(most: float) -> Callable[[str], float]:
 
 def number_pair(text: str) -> tuple[int, int]:
     one, colon, other = text.partition(":")
-    if not colon or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in (one, other)):
+    if not (colon and is_whole(one) and is_whole(other)):
         msg = f"{text!r} is not two numbers such as 0:1"
         raise argparse.ArgumentTypeError(msg)
     return int(one), int(other)
@@ -503,11 +515,15 @@ def add_work(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
 def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], int]:
     """Returns a parser of whole numbers within bounds; ``what`` ends the sentence that refuses another text."""
 
     def parse(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
+        if not (is_whole(text) and least <= int(text) <= most):
             msg = f"{text!r} is not {what}"
             raise argparse.ArgumentTypeError(msg)
         return int(text)

@@ -15,7 +15,7 @@ from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
 from tui_debugger.cli.options import chosen
-from tui_debugger.cli.output import Answer, meaning_of, outcome_of, print_above, print_exit, print_text, unseen
+from tui_debugger.cli.output import Answer, meaning_of, outcome_of, print_exit, print_text, unseen
 from tui_debugger.diagnose.origin.path import Path as OriginPath
 from tui_debugger.diagnose.origin.path import PathEnd, Tracer, with_nearest
 from tui_debugger.diagnose.origin.search import (
@@ -50,7 +50,7 @@ from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
-from tui_debugger.text.writer import Line, Meaning, Terminal, line_text, meant, terminal_of
+from tui_debugger.text.writer import Line, Meaning, Terminal, meant, terminal_of
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import format_watch
 
@@ -99,8 +99,6 @@ class FoundOrigins:
 
 def _print(found: FoundOrigins, code: int) -> None:
     verdict = meant(_verdict(found), meaning_of(code))
-    counts, _, where = coverage_line(found.report.check).partition("; ")
-    print_above(verdict, counts, where, code=code)
     print_text(*itertools.dropwhile(lambda line: not line, _lines(found, terminal_of())), *found.limits, verdict)
     print_exit(code)
 
@@ -214,7 +212,7 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
 
 def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | None) -> Iterator[Line]:
     rank, step = searched.pair
-    several = len({pair[0] for pair in report.check.pairs}) > 1
+    several = len(report.check.ranks) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
     parameters = f" (parameters among them: {searched.parameters:,})" if searched.parameters else ""
     yield ""
@@ -235,7 +233,7 @@ def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | Non
 
 def _ranks(found: FoundOrigins) -> Iterator[str]:
     report = found.report
-    ranks = sorted({pair[0] for pair in report.check.pairs})
+    ranks = sorted(report.check.ranks)
     if len(ranks) < 2 or not report.searches:
         return
     leading = report.leading
@@ -324,7 +322,7 @@ def _found(report: OriginReport) -> str:
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
-    where = f" of {named('rank', ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
+    where = f" of {named('rank', ranks)}" if len(report.check.ranks) > 1 else ""
     names = list(dict.fromkeys(clean("/".join(origin.node.split("/")[-2:])) for origin in report.origins))
     shown = first_of(names, _LAST)
     at = " and ".join(dict.fromkeys(when_words(origin, report.graphs) for origin in report.origins))
@@ -367,15 +365,11 @@ def upstream(
     code = missing.code(outcome_of(finding=path.state is InputState.BAD, doubt=path.state is InputState.UNKNOWN))
 
     def show(code: int) -> None:
-        meaning = meaning_of(code)
         *lines, last = path_lines(path, terminal_of())
-        answer = line_text(last)
         if code == TdbgError.exit_code and path.state is InputState.CLEAN:  # the last line says "clean"
-            answer = f"cannot judge: {clean(parts_text(missing.parts))}"
-            lines += textwrap.wrap(answer, WIDTH)
+            lines += textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
         else:
             lines.append(last)
-        print_above(meant(answer, meaning), code=code)
         if path.state is InputState.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         print_text(*lines, *info.limits)
@@ -423,21 +417,14 @@ def _first_bad(
     tracers = [Tracer(session, watchpoint, progress) for watchpoint in watchpoints]
     judged: list[tuple[TensorRow, InputState]] = []
     for rank, step in pairs:
-        for row in _rows(session, found, rank, step):
+        for row in found.meant(found.tensors(session, rank, step)):
             for tracer in tracers:
                 state = tracer.state(row.key)
                 judged.append((row, state))
                 if state is InputState.BAD:
                     return tracer.trace(row.key), _looked(judged)
     if not judged:
-        raise no_such_tensor(
-            found,
-            (
-                row
-                for rank, step in pairs
-                for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
-            ),
-        )
+        raise no_such_tensor(found, (row for pair in pairs for row in found.tensors(session, *pair)))
     doubtful = [row for row, state in judged if state is InputState.UNKNOWN and row.index >= 0]
     broken = [row for row in session.measure(doubtful, progress) if row.error]
     known = [row for row, state in judged if state is InputState.CLEAN]
@@ -448,14 +435,6 @@ def _first_bad(
 def _looked(judged: Iterable[tuple[TensorRow, InputState]]) -> Looked:
     keys = {row.key for row, state in judged if state is not InputState.UNKNOWN}
     return Looked(len(keys), tuple(sorted({key.rank for key in keys})), tuple(sorted({key.step for key in keys})))
-
-
-def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[TensorRow]:
-    """The wanted tensors at a step; the outputs of a node that was named without a slot."""
-    rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
-    wanted = [row for row in rows if found.asked.covers(row)]
-    outputs = [row for row in wanted if row.role == "out"]
-    return outputs if outputs and not found.asked.role else wanted
 
 
 # -- for machines ----------------------------------------------------------------------------------

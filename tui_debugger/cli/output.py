@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.model import Progress, ProgressFn, UnreadablePart
+    from tui_debugger.model import Progress, ProgressFn, TensorKey, UnreadablePart
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column, Row
 
@@ -199,20 +199,17 @@ def meaning_of(code: int) -> Meaning:
     return {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
 
 
-def print_above(*lines: Line, code: int, words: str = "") -> None:
-    """Writes the summary (verdict, counts, coverage) above the details, on a terminal only.
-
-    ``words`` replaces the usual meaning of the exit code.
-    """
-    if terminal_of() is not None:
-        print_text(*lines)
-        print_exit(code, words)
-        write_lines("")
-
-
 def doubt_lines(doubts: Iterable[str]) -> list[Line]:
     """Returns the reasons for an undecided answer, a line each, safe to print."""
     return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]
+
+
+def print_doubts(doubts: Sequence[str], most: int) -> None:
+    """Prints the first ``most`` doubts, and the number of further ones."""
+    for doubt in doubts[:most]:
+        print_text(meant(f"doubt: {doubt}", Meaning.DOUBT))
+    if len(doubts) > most:
+        print_text(f"{len(doubts) - most} more doubts (--json lists them)")
 
 
 def print_exit(code: int, words: str = "") -> None:
@@ -239,8 +236,22 @@ def on_errors(line: Line, hang: int = len("tdbg: ")) -> Sequence[Line]:
     return fold(line, terminal, hang)
 
 
+_LEFT_OUT: Final = 5
+"""The number of tensors that are named; the index of what was written names all of them."""
 _noted: set[str] = set()
 _scopes: dict[str, None] = {}
+
+
+def left_out(failures: Sequence[tuple[TensorKey, str]], *, with_graph: bool = False) -> list[str]:
+    """Names the first tensors that were not written, and counts the others."""
+    from tui_debugger.text.tensors import place_text
+
+    named = [
+        f"left out: rank {key.rank} step {key.step} {place_text(key, with_graph=with_graph)}: {reason}"
+        for key, reason in failures[:_LEFT_OUT]
+    ]
+    more = len(failures) - _LEFT_OUT
+    return [*named, f"left out: {more:,} more"] if more > 0 else named
 
 
 def begin_notes() -> None:

@@ -23,7 +23,7 @@ from tui_debugger.cli.options import (
     given_watchpoints,
     open_pairs,
 )
-from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_above, print_exit, print_text
+from tui_debugger.cli.output import Answer, doubt_lines, meaning_of, print_exit, print_text
 from tui_debugger.text.numbers import first_of
 from tui_debugger.text.writer import write_lines
 
@@ -229,7 +229,6 @@ def _print(grid: ShownRanks, entries: Int64, arguments: Namespace, code: int) ->
 
     report, map_ = grid.report, grid.map
     headline = meant(report.headline, meaning_of(code))
-    print_above(headline, code=code)
     findings = finding_lines(report)
     if terminal_of() is None:
         print_text(headline)

@@ -178,11 +178,9 @@ def _tensor(session: Session, arguments: Namespace, progress: ProgressFn) -> Ten
     steps = [step for step in session.steps(rank) if step in asked]
     there: list[TensorRow] = []
     for step in reversed(steps):
-        listed = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
+        listed = found.tensors(session, rank, step)
         there += listed
-        rows = [row for row in listed if found.asked.covers(row)]
-        outputs = [row for row in rows if row.role == "out"]
-        wanted = outputs if outputs and not found.asked.role else rows
+        wanted = found.meant(listed)
         if any(row.index >= 0 for row in wanted) or (wanted and step == steps[0]):
             return next((row for row in wanted if row.index >= 0), wanted[0]).key
     raise no_such_tensor(found, there)

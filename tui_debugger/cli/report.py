@@ -34,7 +34,7 @@ how it spread, the hits, and what usually causes them with the numbers of this
 run.
 """
 EPILOG = """\
-Names of home directories become ~ unless --full-paths is given. The report
+Your home directory becomes ~ unless --full-paths is given. The report
 stays below 60,000 characters, which an issue takes; it says what it left out.
 
 exit codes: as of tdbg check
@@ -67,7 +67,7 @@ def register(commands: Commands) -> None:
         metavar="N",
         help=f"rows of the hits table (default: {_HITS})",
     )
-    flag(parser, "--full-paths", "leave home directories in paths as they are")
+    flag(parser, "--full-paths", "leave your home directory in paths as it is")
     add_where(parser)
     add_work(parser)
 

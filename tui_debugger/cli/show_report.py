@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -362,7 +362,7 @@ def _measured(
     wanted: dict[int, list[tuple[TensorRow, int]]] = {}
     for rank, step in pairs:
         progress(Progress(0, 0, f"rank {rank} step {step}"))
-        rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
+        rows = found.tensors(session, rank, step)
         there += rows
         wanted.setdefault(rank, []).extend((row, step) for row in rows if found.asked.covers(row))
     if not any(wanted.values()):
@@ -386,37 +386,33 @@ def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) 
         return Shown(row, step)
     spec = session.spec(row.key)
     if options.slice is not None and options.heat is None and spec is not None and not row.remote:
-        return _with_slice(Shown(row, step, _spread_of_file(row, spec)), spec, options.slice, options)
+        window = chosen_window(read_meta(spec).shape, options.slice)  # no more of the file is read than it needs
+        shown = Shown(row, step, _spread(row, _pieces_of(spec)))
+        return _with_window(shown, window, open_window(spec, window.entries), options)
     array = session.read(row.key)
-    shown = Shown(row, step, _spread(row, array))
+    shown = Shown(row, step, _spread(row, [array]))
     return _with_values(shown, array, options) if options.values else shown
 
 
-def _spread(row: TensorRow, array: Array) -> Histogram | None:
-    stats = row.stats
-    if stats is None or stats.minimum is None or stats.maximum is None:
-        return None
-    return histogram(array, stats.minimum, stats.maximum)
-
-
-def _spread_of_file(row: TensorRow, spec: ReadSpec) -> Histogram | None:
-    """As ``_spread``, for a file that is never in memory as a whole."""
+def _spread(row: TensorRow, pieces: Iterable[Array]) -> Histogram | None:
+    """Counts the elements of pieces, so that a file is never in memory as a whole."""
     stats = row.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     found = histogram(np.zeros(0), stats.minimum, stats.maximum)
-    with TensorFile(spec) as file:
-        for start in range(0, file.layout.count, _PIECE):
-            piece = file.read(start, min(_PIECE, file.layout.count - start))
-            more = histogram(piece, stats.minimum, stats.maximum)
-            found = replace(found, counts=tuple(map(sum, zip(found.counts, more.counts, strict=True))))
+    for piece in pieces:
+        more = histogram(piece, stats.minimum, stats.maximum)
+        found = replace(found, counts=tuple(map(sum, zip(found.counts, more.counts, strict=True))))
     return found
 
 
-def _with_slice(shown: Shown, spec: ReadSpec, text: str, options: ShowOptions) -> Shown:
-    """Reads no more of a file than the slice needs."""
-    window = chosen_window(read_meta(spec).shape, text)
-    part = open_window(spec, window.entries)
+def _pieces_of(spec: ReadSpec) -> Iterator[Array]:
+    with TensorFile(spec) as file:
+        for start in range(0, file.layout.count, _PIECE):
+            yield file.read(start, min(_PIECE, file.layout.count - start))
+
+
+def _with_window(shown: Shown, window: Slice, part: Array, options: ShowOptions) -> Shown:
     if options.json:
         return replace(shown, window=window.text, values=nested(part))
     return replace(shown, window=window.text, text=window_text(part, options.precision))
@@ -428,9 +424,7 @@ def _with_values(shown: Shown, array: Array, options: ShowOptions) -> Shown:
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
     if options.slice is not None:
         part, window = cut(array, options.slice)
-        if options.json:
-            return replace(shown, window=window.text, values=nested(part))
-        return replace(shown, window=window.text, text=window_text(part, options.precision))
+        return _with_window(shown, window, part, options)
     if options.json:
         return replace(shown, window="[...]", values=nested(array)) if array.size <= JSON_WHOLE else shown
     return replace(shown, text=excerpt_text(array, options.precision))
@@ -718,8 +712,7 @@ def _print(each: Inspected, *, several: bool) -> None:
     row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
     about = type_text(row.meta)
-    slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    print_text("", f"step {each.shown.step}{rank}  {_slot(row)}  {about}".rstrip())
     if distribution is None:
         print_text(meant(f"  {each.error}", Meaning.DOUBT))
         return

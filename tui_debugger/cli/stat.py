@@ -36,7 +36,6 @@ from tui_debugger.cli.output import (
     note,
     one_format,
     outcome_of,
-    print_above,
     print_csv,
     print_exit,
     print_table,
@@ -119,7 +118,6 @@ def _run(arguments: Namespace) -> int:
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:
-        print_above(seen.line(), code=seen.exit_code, words=seen.exit_words)
         _print(held, table, graphs=seen.graphs)
         print_text("", seen.line())
         print_exit(seen.exit_code, seen.exit_words)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import open_pairs
-from tui_debugger.cli.output import Answer, doubt_lines, print_above, print_exit, print_first, print_text, unseen
+from tui_debugger.cli.output import Answer, doubt_lines, print_exit, print_first, print_text, unseen
 from tui_debugger.text.tables import Column, Cut
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def _print(found: Trajectory, places: list[int], top: int, code: int) -> None:
     from tui_debugger.diagnose.trajectory import LEGEND, cells, coverage_text, doubts, headline
 
     answer, covered = headline(found), coverage_text(found)
-    print_above(answer, covered, code=code, words=_EXITS[code])
     if places:
         print_first(_COLUMNS, places, lambda place: cells(found, place, _BARS), top)
         print_text(LEGEND, "")

@@ -76,8 +76,9 @@ def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False)
             Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(clean(doubt.text) for doubt in judgement.doubts)
         )
     if missing:
-        rest = f"{steps_text(missing)} not checked yet"
-        return Headline(Outcome.INTERRUPTED, "No finding so far:", checked, more=rest)
+        rest = steps_text(missing)
+        start = f"{rest[0].upper()}{rest[1:]} not checked yet:"
+        return Headline(Outcome.INTERRUPTED, start, f"no finding in {checked.removesuffix(' looked at')}")
     return Headline(Outcome.CLEAN, "Clean so far:" if ongoing else "Clean:", checked)
 
 

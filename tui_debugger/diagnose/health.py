@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -299,13 +300,13 @@ class _MapBuilder:
         index = tree_indices(nodes)
         found: dict[Pair, CheckedPair | None] = {}
         for pair, result in results.items():
-            known = result is not None and _is_about(result, tables[pair[0]])
-            moved = partial(_moved, rows[pair[0]])
-            if result is None or not known:
+            table = tables[pair[0]]
+            if result is None or not _is_about(result, table):
                 found[pair] = None
                 continue
-            own = dumped[pair], _rows_of(result.judged, len(tables[pair[0]])), self._unlisted(parts, pair, dumped)
-            found[pair] = self._checked(result, own, moved, tree, index)
+            judged = np.flatnonzero(np.unpackbits(result.judged)[: len(table)])
+            own = dumped[pair], judged, self._unlisted(parts, pair, dumped)
+            found[pair] = self._checked(result, own, partial(_moved, rows[pair[0]]), tree, index)
         return HealthMap(
             nodes=nodes,
             tree=tree,
@@ -400,10 +401,6 @@ def _moved(rows: Rows | None, own: Int64) -> Int64:
     return own if rows is None else rows[own]
 
 
-def _rows_of(bits: npt.NDArray[np.uint8], count: int) -> Int64:
-    return np.flatnonzero(np.unpackbits(bits)[:count])
-
-
 def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
     """NaN and Inf of each hit, and whether a live training only said that there are some."""
     nan, inf, bad = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64), np.zeros(len(hits), np.bool_)
@@ -462,15 +459,11 @@ class StepColumns:
         low, high = int(self.bounds[first]), int(self.bounds[stop])
         if high <= low:
             return np.zeros((len(entries), 0), np.uint8)
-        cells = map_.cells(entries, self.steps[low:high], ranks)
-        return worst_of_groups(cells, self.bounds[first : stop + 1] - low)
+        codes = self.codes_of(map_, entries, self.steps[low:high], ranks)
+        return worst_of_groups(codes, self.bounds[first : stop + 1] - low)
 
-
-def map_lines(
-    map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
-) -> list[str]:
-    """The map as lines: cells, then the name, which is never cut."""
-    return ["  ".join(parts) for parts in map_parts(map_, entries, ranks, room, fit=fit, flat=flat)]
+    def codes_of(self, map_: HealthMap, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:
+        return map_.cells(entries, steps, ranks)
 
 
 def map_parts(
@@ -514,16 +507,12 @@ def watched_lines(map_: HealthMap) -> list[str]:
     return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
 
 
-@dataclass(frozen=True, slots=True)
-class CellText:
+class CellText(NamedTuple):
     """The words of a cell: health with step and rank, path of the entry, worst tensor and counts."""
 
     health: str
     path: str
     details: str
-
-    def __str__(self) -> str:
-        return "  ".join(filter(None, (self.health, self.path, self.details)))
 
 
 def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:

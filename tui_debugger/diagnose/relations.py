@@ -20,7 +20,7 @@ from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
 from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.table import edges, real_consumers
+from tui_debugger.graph.table import NodeFlag, NodeTable, edges, real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
@@ -115,8 +115,19 @@ class Relations:
 
     def nothing_words(self, *, upstream: bool) -> str:
         if not self.edges:
-            return "not known: nothing in the dump tells what is made from what"
+            return NO_FLOW
         return "nothing makes it" if upstream else "nothing uses it, as far as the graph says"
+
+
+NO_FLOW = "not known: nothing in the dump tells what is made from what"
+
+
+def flow_words(nodes: NodeTable) -> str:
+    """Returns how far the dump does not tell what is made from what; empty if it does."""
+    if not (edges(nodes).in_node >= 0).any():
+        return NO_FLOW
+    inferred = (nodes.flags & int(NodeFlag.INFERRED)).any()
+    return "lines are inferred from equal tensors: the dump does not name them" if inferred else ""
 
 
 def relations(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
@@ -165,7 +176,7 @@ class _RelationsBuilder:
             consumers=self.consumers(),
             stack=tuple(frame for frame in stack if not frame.context),
             graphs=self.session.graph_names([key.rank]),
-            edges=bool((edges(nodes).in_node >= 0).any()),
+            edges=flow_words(nodes) != NO_FLOW,
         )
 
     def _taken_from(self) -> str:
@@ -376,6 +387,7 @@ class Neighbourhood:
         edges: what is made from what, by index in ``tensors``, with the input slots.
         hidden: how many more there are, by distance.
         graphs: see ``Relations``.
+        flow: see ``flow_words``.
     """
 
     tensors: tuple[Related, ...]
@@ -383,6 +395,7 @@ class Neighbourhood:
     edges: tuple[Edge, ...]
     hidden: Mapping[int, int]
     graphs: tuple[str, ...] = ()
+    flow: str = ""
 
     def with_tensors(self, tensors: Sequence[Related]) -> Neighbourhood:
         return replace(self, tensors=tuple(tensors))
@@ -416,8 +429,9 @@ class _Neighbours:
             Edge(source, target, ",".join(map(str, sorted(slots))))
             for (source, target), slots in sorted(self._slots.items())
         ]
-        graphs = self._session.graph_names([self._tensors[0].key.rank])
-        return Neighbourhood(tuple(self._tensors), tuple(self._hops), tuple(edges), self._hidden, graphs)
+        rank = self._tensors[0].key.rank
+        graphs, flow = self._session.graph_names([rank]), flow_words(self._session.nodes(rank))
+        return Neighbourhood(tuple(self._tensors), tuple(self._hops), tuple(edges), self._hidden, graphs, flow)
 
     def _next(self, front: Sequence[int], sign: int, hop: int) -> list[int]:
         """Goes one hop on from some tensors; returns the new ones."""
@@ -479,7 +493,8 @@ def sketch_of(
 
 
 def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
-    notes = [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
+    notes = [found.flow] if found.flow else []
+    notes += [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
     for number in drawn.left_out:
         edge = found.edges[number]
         source, target = (clean(tail(found.tensors[n].key.node)) for n in (edge.source, edge.target))
@@ -606,7 +621,7 @@ def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) ->
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
 
 
-MEANING_OF_MARK = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING, "?": Meaning.DOUBT}
+MEANING_OF_MARK = {"◆": Meaning.FINDING, "✗": Meaning.FINDING, "?": Meaning.DOUBT}
 
 
 def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ from tui_debugger.diagnose.explain.guidance import (
     guidance_row,
     section_title,
 )
-from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
+from tui_debugger.diagnose.origin.search import Origin, OriginReport
 from tui_debugger.diagnose.origin.text import found_words, origin_lines, report_rows, when_words
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
 from tui_debugger.text.documents import row_of, rows_of
 from tui_debugger.text.hits import hit_text, said_words
-from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
+from tui_debugger.text.markdown import code, fenced, prose, table, with_tilde
 from tui_debugger.text.numbers import brief, plural
 from tui_debugger.text.rows import coverage_row, hit_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text, step_text
@@ -77,10 +77,6 @@ class Material:
     troubles: tuple[str, ...] = ()
     graphs: bool = False
     scope: tuple[str, ...] = ()
-
-    @property
-    def shown_search(self) -> StepSearch | None:
-        return None if self.origins is None else self.origins.shown_search
 
     @property
     def beginnings(self) -> tuple[Origin, ...]:
@@ -253,7 +249,7 @@ def markdown(material: Material, style: Style = Style()) -> str:
         if len(text) <= LIMIT or not rows:
             break
         rows //= 2
-    return text if style.homes else without_homes(text)
+    return text if style.homes else with_tilde(text)
 
 
 def _single_blanks(lines: Iterable[str]) -> Iterator[str]:
@@ -358,7 +354,7 @@ def _beginnings(material: Material) -> Iterator[str]:
 
 
 def _spread(material: Material) -> Iterator[str]:
-    searched = material.shown_search
+    searched = material.origins.shown_search if material.origins is not None else None
     if searched is None or not searched.spread:
         return
     yield from _heading("How it spread")

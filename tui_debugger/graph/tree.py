@@ -45,7 +45,7 @@ class ScopeTree:
         return bool(self.scope[index] >= 0)
 
     def index_of_row(self, row: int) -> int:
-        return int(self._index[row])
+        return int(self.index_of_rows[row])
 
     def index_of_scope(self, path: str) -> int:
         """Returns the tree index of a scope path, or -1: finds open scopes again after the table grew."""
@@ -90,14 +90,14 @@ class ScopeTree:
     def _count(self, rows: Mask) -> Int64:
         before = np.zeros(len(self) + 1, np.int64)
         leaves = np.zeros(len(self), np.bool_)
-        leaves[self._index] = rows
+        leaves[self.index_of_rows] = rows
         np.cumsum(leaves, out=before[1:])
         first = np.arange(len(self))
         counts: Int64 = before[first + self.size] - before[:-1]
         return counts
 
     @cached_property
-    def _index(self) -> Int64:
+    def index_of_rows(self) -> Int64:
         index = np.zeros(len(self.paths), np.int64)
         nodes = np.flatnonzero(self.row >= 0)
         index[self.row[nodes]] = nodes

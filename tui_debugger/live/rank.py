@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -16,14 +16,9 @@ from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
-from tui_debugger.live.table import LiveTable, ReceivedValues, SentStats
+from tui_debugger.live.table import LiveTable, ReceivedStep, ReceivedValues, SentStats
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingStop
-from tui_debugger.model import (
-    OperandState,
-    Progress,
-    ProgressFn,
-    no_progress,
-)
+from tui_debugger.model import OperandState, Progress, ProgressFn, no_progress
 
 if TYPE_CHECKING:
     from tui_debugger.live.server.training import RemoteTraining
@@ -85,44 +80,6 @@ MOST_SENT_STATS: Final = 1 << 18
 """The number of statistics that are kept; those of the oldest steps go first."""
 _WRONG_MEAN_FROM: Final = 20_000
 """From this many elements on the mean of MindSpore 1.6 to 2.3 covers only the first part of a tensor."""
-
-
-@dataclass(eq=False)
-class ReceivedStep:
-    """The kept contents of a step, by place in the graph; for the other fields see ``base.TensorTable``.
-
-    ``operands`` are by the names of a node and its operand: see ``wire``. ``by_design`` has, for places with NaN or Inf
-    in the order in which they ran, the operator types that absorb it.
-    """
-
-    values: dict[int, ReceivedValues] = field(default_factory=dict)
-    sent: dict[int, SentStats] = field(default_factory=dict)
-    missing: set[int] = field(default_factory=set)  # tensors that the training says it does not have
-    clean: Mask | None = None  # places where the training looked for NaN and Inf, and found none; None: unknown
-    inputs_unknown: frozenset[int] = frozenset()
-    operands: dict[tuple[str, str], OperandState] = field(default_factory=dict)
-    by_design: dict[int, frozenset[str]] = field(default_factory=dict)
-    unfinished: bool = False
-    stopped: bool = False  # the training stopped here
-    version: int = 0  # grows with every change
-
-    def clean_places(self, gradients: Mask) -> Mask | None:
-        """The places that were found clean, except for gradients of weights that were not computed at all.
-
-        A training is silent about those, and says that it has none when it is asked. Other missing tensors it may have
-        freed after judging them.
-        """
-        if self.clean is None or not self.missing:
-            return self.clean
-        there: Mask = self.clean.copy()
-        gone = np.zeros(len(there), np.bool_)
-        gone[list(self.missing)] = True
-        there &= ~(gone & gradients)
-        return there
-
-    @property
-    def anything(self) -> bool:
-        return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
 
 
 BATCH: Final = 512
@@ -225,19 +182,7 @@ class LiveRank:
             known = self._tables.get(step)
             if known is not None and known[0] == state:
                 return known[1]
-            before = step in self._before()
-            table = LiveTable(
-                graph,
-                remote,
-                kept.values,
-                kept.sent,
-                kept.clean_places(graph.gradients),
-                inputs_unknown=kept.inputs_unknown,
-                operands=graph.operands(kept.operands),
-                by_design=graph.outputs(kept.by_design),
-                unfinished=kept.unfinished,
-                previous=before,
-            )
+            table = LiveTable(graph, remote, kept, previous=step in self._before())
             self._tables.pop(step, None)
             self._tables[step] = (state, table)
             while len(self._tables) > _TABLES:

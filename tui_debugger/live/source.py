@@ -15,7 +15,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
-from tui_debugger.live.table import LiveTable
+from tui_debugger.live.table import LiveTable, ReceivedStep
 from tui_debugger.live.wire import Event, Phase, TrainingStop, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -57,7 +57,7 @@ class LiveSource(Source):
         self._rebuilt: set[int] = set()
         self._longer: set[int] = set()
         self._empty = build_table(())
-        self._no_tensors = LiveTable(LiveRankGraph(()), np.zeros(0, np.bool_), {}, {})
+        self._no_tensors = LiveTable(LiveRankGraph(()), np.zeros(0, np.bool_), ReceivedStep())
         self.sync()
 
     # -- trainings ---------------------------------------------------------------------------------

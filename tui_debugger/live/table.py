@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.live.graph import LiveRankGraph
@@ -36,32 +34,58 @@ class ReceivedValues:
     stop: int  # the number of the stop at which the training had them
 
 
+@dataclass(eq=False)
+class ReceivedStep:
+    """The kept contents of a step, by place in the graph; for the other fields see ``base.TensorTable``.
+
+    ``operands`` are by the names of a node and its operand: see ``wire``. ``by_design`` has, for places with NaN or Inf
+    in the order in which they ran, the operator types that absorb it.
+    """
+
+    values: dict[int, ReceivedValues] = field(default_factory=dict)
+    sent: dict[int, SentStats] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)  # tensors that the training says it does not have
+    clean: Mask | None = None  # places where the training looked for NaN and Inf, and found none; None: unknown
+    inputs_unknown: frozenset[int] = frozenset()
+    operands: dict[tuple[str, str], OperandState] = field(default_factory=dict)
+    by_design: dict[int, frozenset[str]] = field(default_factory=dict)
+    unfinished: bool = False
+    stopped: bool = False  # the training stopped here
+    version: int = 0  # grows with every change
+
+    def clean_places(self, gradients: Mask) -> Mask | None:
+        """The places that were found clean, except for gradients of weights that were not computed at all.
+
+        A training is silent about those, and says that it has none when it is asked. Other missing tensors it may have
+        freed after judging them.
+        """
+        if self.clean is None or not self.missing:
+            return self.clean
+        there: Mask = self.clean.copy()
+        gone = np.zeros(len(there), np.bool_)
+        gone[list(self.missing)] = True
+        there &= ~(gone & gradients)
+        return there
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
+
+
 class LiveTable(TensorTable):
     """A ``base.TensorTable`` that never changes; ``previous``: rows are fetched as values of the step before."""
 
-    def __init__(
-        self,
-        graph: LiveRankGraph,
-        remote: npt.NDArray[np.bool_],
-        values: Mapping[int, ReceivedValues],
-        sent: Mapping[int, SentStats],
-        clean: Mask | None = None,
-        *,
-        inputs_unknown: frozenset[int] = frozenset(),
-        operands: Mapping[tuple[int, int], OperandState] | None = None,
-        by_design: Mapping[tuple[int, int], frozenset[str]] | None = None,
-        unfinished: bool = False,
-        previous: bool = False,
-    ) -> None:
-        """Has rows for all places that are ``remote``, ``clean`` (without NaN and Inf), or received."""
+    def __init__(self, graph: LiveRankGraph, remote: Mask, kept: ReceivedStep, *, previous: bool = False) -> None:
+        """Has rows for all places that are ``remote``, clean (without NaN and Inf), or received."""
+        values, sent, clean = kept.values, kept.sent, kept.clean_places(graph.gradients)
         here = remote.copy()
         if clean is not None:
             here |= clean
         here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
-        self.inputs_unknown, self.operands, self.unfinished = inputs_unknown, operands or {}, unfinished
-        self.by_design = by_design or {}
+        self.inputs_unknown, self.unfinished = kept.inputs_unknown, kept.unfinished
+        self.operands, self.by_design = graph.operands(kept.operands), graph.outputs(kept.by_design)
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}

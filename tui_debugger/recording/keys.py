@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tui_debugger.recording.json_lines import JsonMember, Parsed, Slip, Value
 
+T = TypeVar("T")
 _LONGEST: Final = 60
 """Length of a value in a message, in characters."""
 
@@ -125,6 +126,16 @@ class KeySection:
         member = self.members.get(name)
         return None if member is None else member.value
 
+    def of_type(self, name: str, kind: type[T], expected: str, hint: str) -> T | None:
+        """The content of a key; None where it is missing, or of another type, which is reported."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value.content, kind):
+            self.reject(name, f"{short(value)} is {value.kind}: {self._checker.who} takes {expected}", hint)
+            return None
+        return value.content
+
     def plain(self, name: str, default: Any = None) -> Any:
         value = self.get(name)
         return default if value is None else value.plain
@@ -145,6 +156,15 @@ class KeySection:
     def note(self, name: str, what: str, hint: str = "") -> None:
         self.say(Weight.NOTE, name, what, hint)
 
+    def note_repeated(self, name: str, values: Sequence[Value]) -> None:
+        """Notes the first element that stood in a list before."""
+        seen = set()
+        for each in values:
+            if each.text in seen:
+                self.say(Weight.NOTE, name, f"{short(each)} is listed twice", line=each.line)
+                return
+            seen.add(each.text)
+
     def explain(self, keys: Mapping[str, Key]) -> None:
         """Explains the keys that a table knows."""
         for name, member in self.members.items():
@@ -153,8 +173,8 @@ class KeySection:
                 explained = Explained(self.key(name), member.line, value, known.says(member.value))
                 self._checker.report.keys.append(explained)
 
-    def unknown(self, keys: Mapping[str, Key], elsewhere: Mapping[str, Iterable[str]], who: str) -> None:
-        """Reports the keys that the program ``who`` does not read; ``elsewhere``: keys of other places, by place."""
+    def unknown(self, keys: Mapping[str, Key], elsewhere: Mapping[str, Iterable[str]]) -> None:
+        """Reports the keys that the program does not read; ``elsewhere``: keys of other places, by place."""
         for name in self.members:
             if name in keys:
                 continue
@@ -163,17 +183,28 @@ class KeySection:
                 hint = f"move it into {place}" if place else "move it to the top level, outside of this object"
             else:
                 hint = near(name, keys, f"take it away; here may stand {', '.join(keys)}")
-            self.change(name, f"{who} does not know this key here and silently ignores it", hint)
+            self.change(name, f"{self._checker.who} does not know this key here and silently ignores it", hint)
 
 
 class ConfigurationChecker:
     """Collects messages; the base of every checker."""
 
-    def __init__(self, checked_as: str) -> None:
+    def __init__(self, checked_as: str, who: str) -> None:
+        """``who``: the program that reads the file."""
         self.report = ConfigurationReport(checked_as)
+        self.who = who
 
     def say(self, weight: Weight, key: str, line: int, what: str, hint: str = "") -> None:
         self.report.messages.append(Message(weight, key, line, what, hint))
+
+    def top(self, parsed: Parsed, hint: str) -> KeySection | None:
+        """The outermost object; None without one, which is reported unless nothing could be read."""
+        root = parsed.root
+        if root is not None and isinstance(root.content, dict):
+            return KeySection(self, "", root)
+        if root is not None:
+            self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", hint)
+        return None
 
     def spelling(self, parsed: Parsed, taken: Mapping[Slip, tuple[Weight, str]], who: str) -> None:
         """Adds the slips. ``taken``: slips that do not stop the reading program ``who``, with their effect."""
@@ -193,13 +224,3 @@ def first_wrong(values: Sequence[Value], right: Callable[[Value], bool]) -> tupl
     """The first element of a list that is not right, and ``(and 3 more)`` for the others."""
     wrong = [each for each in values if not right(each)]
     return (wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else None
-
-
-def repeated(values: Sequence[Value]) -> Iterator[Value]:
-    """Yields the elements that stood in the list before."""
-    seen = set()
-    for each in values:
-        text = each.text
-        if text in seen:
-            yield each
-        seen.add(text)

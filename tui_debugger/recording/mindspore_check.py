@@ -17,7 +17,6 @@ from tui_debugger.recording.keys import (
     Weight,
     first_wrong,
     near,
-    repeated,
     short,
 )
 from tui_debugger.recording.mindspore import (
@@ -62,11 +61,10 @@ def check(parsed: Parsed, target: Target, file: str = "") -> ConfigurationReport
 
 class _MindSporeChecker(ConfigurationChecker):
     def __init__(self, target: Target) -> None:
-        super().__init__(target.text)
+        super().__init__(target.text, f"MindSpore {number_text(target.checked)}")
         self.version = target.checked
         self.device = target.device
         self.jit_level = target.jit_level
-        self.who = f"MindSpore {number_text(self.version)}"
         self.synchronous = False
         self.has_e2e = False
 
@@ -77,12 +75,9 @@ class _MindSporeChecker(ConfigurationChecker):
             Slip.DUPLICATE: (Weight.CHANGED, ""),
         }
         self.spelling(parsed, taken, "MindSpore")
-        root = parsed.root
-        if root is None or not isinstance(root.content, dict):
-            if root is not None:
-                self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", f'it begins with {{ "{COMMON}"')
+        top = self.top(parsed, f'it begins with {{ "{COMMON}"')
+        if top is None:
             return self.finish()
-        top = KeySection(self, "", root)
         common, e2e = self._section(top, COMMON), self._section(top, E2E)
         if self.device is None and e2e is None and common is not None and "file_format" in common.members:
             self.device = "ascend"
@@ -90,7 +85,7 @@ class _MindSporeChecker(ConfigurationChecker):
         self.has_e2e = e2e is not None
         self.synchronous = self.device in {"cpu", "gpu"} or (e2e is not None and e2e.plain("enable") is True)
         top.explain(TOP_KEYS)
-        top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
+        top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS})
         if common is None:
             cut = any(problem.slip is Slip.END for problem in parsed.problems)  # keys after the end were not read
             if COMMON not in top.members and not cut:
@@ -101,7 +96,7 @@ class _MindSporeChecker(ConfigurationChecker):
             self._e2e(e2e, common)
         self._async(top, e2e)
         self._mode(top, common, e2e)
-        self.report.environment += environment(root, Target(self.version, self.device, self.jit_level), file)
+        self.report.environment += environment(parsed.root, Target(self.version, self.device, self.jit_level), file)
         return self.finish()
 
     def _section(self, top: KeySection, name: str) -> KeySection | None:
@@ -175,42 +170,19 @@ class _MindSporeChecker(ConfigurationChecker):
 
     def _text(self, section: KeySection, name: str, allowed: Sequence[str] | None = None) -> str | None:
         """``_whole`` for a text."""
-        value = section.get(name)
-        if value is None:
-            return None
         expected = " or ".join(f'"{each}"' for each in allowed) if allowed else "a text in quotation marks"
-        if not isinstance(value.content, str):
-            section.reject(name, f"{short(value)} is {value.kind}: {self.who} takes a text", f"write {expected}")
+        text = section.of_type(name, str, "a text", f"write {expected}")
+        value = section.get(name)
+        if text is not None and value is not None and allowed and text not in allowed:
+            section.reject(name, f"{short(value)} is not known", near(text, allowed, "") or f"write {expected}")
             return None
-        if allowed and value.content not in allowed:
-            section.reject(
-                name, f"{short(value)} is not known", near(value.content, allowed, "") or f"write {expected}"
-            )
-            return None
-        return value.content
+        return text
 
     def _switch(self, section: KeySection, name: str) -> bool | None:
-        """``_whole`` for true and false."""
-        value = section.get(name)
-        if value is None:
-            return None
-        if not isinstance(value.content, bool):
-            what = f"{short(value)} is {value.kind}: {self.who} takes true or false"
-            section.reject(name, what, "write true or false, without quotation marks")
-            return None
-        return value.content
+        return section.of_type(name, bool, "true or false", "write true or false, without quotation marks")
 
     def _list(self, section: KeySection, name: str) -> list[Value] | None:
-        """``_whole`` for a list."""
-        value = section.get(name)
-        if value is None:
-            return None
-        if not isinstance(value.content, list):
-            section.reject(
-                name, f"{short(value)} is {value.kind}: {self.who} takes a list", "write it in brackets: [...]"
-            )
-            return None
-        return value.content
+        return section.of_type(name, list, "a list", "write it in brackets: [...]")
 
     # -- common_dump_settings ------------------------------------------------------------------------
 
@@ -219,7 +191,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if self.version <= (1, 2):
             unread.add("op_debug_mode")
         common.explain({name: key for name, key in COMMON_KEYS.items() if name not in unread})
-        common.unknown(COMMON_KEYS, {"": TOP_KEYS, E2E: E2E_KEYS}, self.who)
+        common.unknown(COMMON_KEYS, {"": TOP_KEYS, E2E: E2E_KEYS})
         for name in _REQUIRED:
             if common.get(name) is None:
                 common.reject(name, f"it is missing: {self.who} stops without it", f'write "{name}": {_DEFAULTS[name]}')
@@ -409,9 +381,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if wrong is not None:
             what = f"{short(wrong[0])} is {wrong[0].kind}{wrong[1]}: it names no operator"
             common.say(Weight.CHANGED, "kernels", what, "write names in quotation marks", line=wrong[0].line)
-        for each in repeated(kernels):
-            common.say(Weight.NOTE, "kernels", f"{short(each)} is listed twice", line=each.line)
-            break
+        common.note_repeated("kernels", kernels)
         expected: set[_Mistake] = set()  # the same mistake in a thousand names is said once
         for each in kernels:
             found = self._kernel(each.content) if isinstance(each.content, str) else None
@@ -475,9 +445,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if wrong is not None:
             what = f"no device has the number {short(wrong[0])}{wrong[1]}"
             common.say(Weight.CHANGED, "support_device", what, "write whole numbers from 0", line=wrong[0].line)
-        for each in repeated(devices):
-            common.say(Weight.NOTE, "support_device", f"{short(each)} is listed twice", line=each.line)
-            break
+        common.note_repeated("support_device", devices)
 
     def _saved_data(self, common: KeySection, debug: int | None, unread: set[str]) -> str:
         if "saved_data" in unread:
@@ -570,7 +538,7 @@ class _MindSporeChecker(ConfigurationChecker):
     def _e2e(self, e2e: KeySection, common: KeySection | None) -> None:
         unread = self._since(e2e, E2E_KEYS)
         e2e.explain({name: key for name, key in E2E_KEYS.items() if name not in unread})
-        e2e.unknown(E2E_KEYS, {"": TOP_KEYS, COMMON: COMMON_KEYS}, self.who)
+        e2e.unknown(E2E_KEYS, {"": TOP_KEYS, COMMON: COMMON_KEYS})
         enabled = self._switch(e2e, "enable")
         if e2e.get("enable") is None:
             if self.version < (2, 4):
@@ -637,7 +605,7 @@ class _MindSporeChecker(ConfigurationChecker):
         if section is None:
             return
         section.explain(ASYNC_KEYS)
-        section.unknown(ASYNC_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
+        section.unknown(ASYNC_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS})
         enabled = self._switch(section, "enable")
         if self.version <= (1, 2):
             for name in ("enable", "op_debug_mode"):
@@ -696,10 +664,10 @@ def _no_step(item: str) -> str | None:
     return f"steps end at {_LAST_STEP}" if first > _LAST_STEP else None
 
 
-def environment(root: Value, target: Target, file: str = "") -> Iterator[Variable]:
+def environment(root: Value | None, target: Target, file: str = "") -> Iterator[Variable]:
     """Yields the variables to export before the training, for a file with this content at the path ``file``."""
     version = target.checked
-    top = root.content if isinstance(root.content, dict) else {}
+    top = root.content if root is not None and isinstance(root.content, dict) else {}
     member = top.get(COMMON)
     common = member.value.plain if member is not None else {}
     common = common if isinstance(common, dict) else {}

@@ -158,7 +158,7 @@ def check(parsed: Parsed, framework: str | None = None, file: str = "") -> Confi
 
 class _MsprobeChecker(ConfigurationChecker):
     def __init__(self, framework: str | None) -> None:
-        super().__init__(f"msprobe {RELEASE}" + (f", {FRAMEWORKS[framework]}" if framework else ""))
+        super().__init__(f"msprobe {RELEASE}" + (f", {FRAMEWORKS[framework]}" if framework else ""), WHO)
         self.framework = framework
         self.task = "statistics"
         self.level = "L1"
@@ -166,12 +166,9 @@ class _MsprobeChecker(ConfigurationChecker):
     def run(self, parsed: Parsed, file: str) -> ConfigurationReport:
         taken = {Slip.DUPLICATE: (Weight.CHANGED, ""), Slip.NOT_FINITE: (Weight.NOTE, "Python reads it")}
         self.spelling(parsed, taken, WHO)
-        root = parsed.root
-        if root is None or not isinstance(root.content, dict):
-            if root is not None:
-                self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", 'it begins with { "task": ...')
+        top = self.top(parsed, 'it begins with { "task": ...')
+        if top is None:
             return self.finish()
-        top = KeySection(self, "", root)
         top.explain(TOP_KEYS)
         self._unknown(top)
         self.level = self._one_of(top, "level", LEVELS) or "L1"
@@ -248,13 +245,9 @@ class _MsprobeChecker(ConfigurationChecker):
         return [str(each.content) for each in value.content]
 
     def _switch(self, section: KeySection, name: str) -> bool | None:
-        value = section.get(name)
-        if value is None or (value.content is None and name == "dump_enable"):
+        if section.plain(name) is None and name == "dump_enable":
             return None
-        if not isinstance(value.content, bool):
-            section.reject(name, f"{short(value)} is {value.kind}: {WHO} takes true or false", "write true or false")
-            return None
-        return value.content
+        return section.of_type(name, bool, "true or false", "write true or false")
 
     # -- the top level ---------------------------------------------------------------------------------
 
@@ -352,7 +345,7 @@ class _MsprobeChecker(ConfigurationChecker):
         section = KeySection(self, task, value)
         known = TASK_KEYS[task]
         section.explain(known)
-        section.unknown(known, {"": {name: key for name, key in TOP_KEYS.items() if name not in known}}, WHO)
+        section.unknown(known, {"": {name: key for name, key in TOP_KEYS.items() if name not in known}})
         scope, listed = self._texts(section, "scope"), self._texts(section, "list")
         self._scope(section, scope, listed)
         self._data_mode(section)

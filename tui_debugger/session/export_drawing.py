@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.session import Session
 
 LONGEST: Final = 60
-"""Cells of a name in a drawing."""
-_LONGEST_FULL: Final = 160
-"""Cells of a name with its scope, which is shown when several nodes share the name."""
+"""Cells of a value in a drawing."""
 
 
 class Mark(Enum):
@@ -87,7 +85,7 @@ class DrawnGraph:
         found = {}
         for row, name in names.items():
             leaf = name.rpartition("/")[2]
-            text = cut_middle(leaf, LONGEST) if leaves[leaf] == 1 else cut_middle(name, _LONGEST_FULL)
+            text = leaf if leaves[leaf] == 1 else name
             value = self.nodes.constants.get(row, "")
             text += f" = {cut_middle(clean(value), LONGEST)}" if value and self.is_constant(row) else ""
             found[row] = self.marks.get(row, Mark.NONE).sign + text

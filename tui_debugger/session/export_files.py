@@ -72,11 +72,10 @@ def storable(values: Array) -> Array:
 def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str = "the file") -> Iterator[BinaryIO]:
     """A new binary file that appears under its name when all is written, and not at all when something fails.
 
-    A replaced file passes its permissions on; a link stays a link, and its target is replaced. Raises TdbgError when
-    the file exists (without ``force``), lies inside the dump, or cannot be written.
+    A replaced file passes its permissions on. Raises TdbgError when the file exists (without ``force``), is a link,
+    lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
-    target = target.resolve() if target.is_symlink() else target
     if target.is_dir():
         raise TdbgError("a directory in place of a file", where=str(target), hint="choose another name")
     part: Path | None = None
@@ -136,7 +135,10 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
 
 
 def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: str = "choose another name") -> Path:
-    """Returns the expanded path; raises TdbgError if it exists, is a device or pipe, or lies inside the dump."""
+    """Returns the expanded path.
+
+    Raises TdbgError if it exists, is a device, a pipe, or a link to a file, or lies inside the dump.
+    """
     target = path.expanduser()
     try:
         whole = target.resolve()
@@ -150,6 +152,8 @@ def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: 
         raise TdbgError(f"{special}: never replaced", where=str(target), hint="choose another name")
     if exists and not force:
         raise TdbgError("the file exists already", where=str(target), hint=hint)
+    if target.is_symlink() and not target.is_dir():  # the user named the link, and may not know the file
+        raise TdbgError("a link in place of a file: never written through", where=str(target), hint=f"name {whole}")
     return target
 
 

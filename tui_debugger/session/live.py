@@ -37,10 +37,10 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import LiveRankGraph
-from tui_debugger.live.rank import LiveRank, ReceivedStep
+from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
-from tui_debugger.live.table import ReceivedValues, said_clean
+from tui_debugger.live.table import ReceivedStep, ReceivedValues, said_clean
 from tui_debugger.live.wire import START, Event, Phase
 from tui_debugger.model import (
     TRAINABLE,

@@ -14,7 +14,8 @@ from tui_debugger.check.hits import HitList
 from tui_debugger.check.measure import Measurements
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live.dump_writer import size_of
-from tui_debugger.live.rank import BATCH, LiveRank, ReceivedStep
+from tui_debugger.live.rank import BATCH, LiveRank
+from tui_debugger.live.table import ReceivedStep
 from tui_debugger.model import Progress, ProgressFn, Verdict
 
 MOST_HITS: Final = 1024

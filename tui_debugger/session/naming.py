@@ -63,6 +63,15 @@ class FoundNode:
     rows: Mapping[int, int]
     asked: NamedSlots
 
+    def tensors(self, run: DiagnosedRun, rank: int, step: int) -> tuple[TensorRow, ...]:
+        """Every tensor of the node at a step, in the round that was asked for."""
+        return run.tensor_rows(rank, step, self.rows[rank], self.asked.round)
+
+    def meant(self, rows: Iterable[TensorRow]) -> list[TensorRow]:
+        """The rows that were asked for; of a node that was named without a slot its outputs, if there are any."""
+        covered = [row for row in rows if self.asked.covers(row)]
+        return covered if self.asked.role else [row for row in covered if row.role == "out"] or covered
+
 
 def no_such_tensor(found: FoundNode, there: Iterable[TensorRow], what: str = "") -> TdbgError:
     """The error when a node has no tensor that was asked for; lists the tensors (``there``) that it has."""

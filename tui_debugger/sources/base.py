@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8, UInt16
+from tui_debugger.arrays import Array, Int16, Int32, Int64, Integers, UInt8, UInt16
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -47,6 +47,12 @@ T = TypeVar("T")
 
 MOST_ROUNDS: Final = (1 << 16) - 1
 """The most that the column of rounds holds."""
+
+
+RecordedMeta = tuple[str, tuple[int, ...]]
+"""Element type and shape."""
+StepPlace = tuple[int | None, int | None, str]
+"""Rank, step and path of a file or directory; None where it belongs to several."""
 
 
 class TensorFlag(IntFlag):
@@ -437,6 +443,11 @@ def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now
     return opener.state_of_times(modified, changed, numbers, now) * there
 
 
+def longer(column: Array, count: int, fill: int = 0) -> Array:
+    """A copy of a column with ``count`` rows or more, the new ones filled."""
+    return np.append(column, np.full(max(count - len(column), 0), fill, column.dtype))
+
+
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Stops the garbage collector: reading makes a million objects, none of them in a reference cycle."""
@@ -496,7 +507,7 @@ class AccountingSource(Protocol):
     def listed(self) -> int:
         """The number of steps that were listed."""
 
-    def places(self) -> Iterable[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterable[StepPlace]:
         """Yields rank, step and path of every file and directory that belongs to a step, listed or not.
 
         A walk from above stops there: ``step_entries`` accounts for the entries inside.
@@ -646,7 +657,7 @@ class TensorTable(ABC):
         """A recorded mean by a version that is known to compute it wrongly; else None."""
         return None
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
         return None
 

@@ -94,22 +94,19 @@ class DumpLayout(Generic[U]):
 
 def names_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
     """Yields names in a directory without hidden ones, nothing without it; ``most`` entries are read, None: all."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, most):
-                if not entry.name.startswith("."):
-                    yield entry.name
-    except OSError:
-        return
+    return (entry.name for entry in _entries(directory, most) if not entry.name.startswith("."))
 
 
 def directories_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
     """Yields the names of directories in a directory, as ``names_in`` does."""
+    every = _entries(directory, most)
+    return (entry.name for entry in every if not entry.name.startswith((".", "__")) and is_directory(entry))
+
+
+def _entries(directory: str | Path, most: int | None) -> Iterator[os.DirEntry[str]]:
     try:
         with opener.scandir(directory) as entries:
-            for entry in islice(entries, most):
-                if not entry.name.startswith((".", "__")) and is_directory(entry):
-                    yield entry.name
+            yield from islice(entries, most)
     except OSError:
         return
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, UInt8
-from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
+from tui_debugger.graph.build import MAX_SLOTS, FileNode, append_nodes, build_table, clean_path
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeTable, pointers
 from tui_debugger.model import (
@@ -42,6 +42,7 @@ from tui_debugger.sources.base import (
     Names,
     Source,
     StepEntries,
+    StepPlace,
     TensorPlaces,
     TensorTable,
     claimed_by,
@@ -191,6 +192,16 @@ class InferredRankNodes:
         """Row by identity of the node."""
         self.sequence: list[int] = []
         """Rows of operators in the order in which they ran."""
+
+    def append_nodes(self, names: Iterable[Any], nodes: Iterable[FileNode]) -> None:
+        """Adds nodes whose identities (``names``) are new."""
+        self.table, rows = append_nodes(self.table, nodes)
+        self.rows.update(zip(names, rows.tolist(), strict=True))
+
+    def place_parts(self, placements: Mapping[int, str]) -> None:
+        """Notes, by row, which part of a larger tensor a node holds, in words."""
+        if placements.items() - self.table.placements.items():
+            self.table = replace(self.table, placements={**self.table.placements, **placements})
 
     def insert(self, rows: Iterable[int], before: int) -> None:
         """Puts new nodes (``before`` is the first new row) behind the nodes that they followed in their step."""
@@ -434,7 +445,7 @@ class GraphlessSource(Source, Generic[U, N]):
         for at, each in listed.items():
             yield StepEntries(*at, places[at], partial(_claimed, each))
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
         for rank, steps in self._layout.units.items():
             for step, unit in steps.items():

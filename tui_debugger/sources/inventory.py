@@ -20,7 +20,7 @@ from typing import Final
 from tui_debugger import opener
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress, sorted_parts
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import AccountingSource, Source, StepEntries, claimed_by
+from tui_debugger.sources.base import AccountingSource, Source, StepEntries, StepPlace, claimed_by
 from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
@@ -111,15 +111,19 @@ class RunInventory:
         walk = self._walks.get(source)
         if walk is None:
             start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
-            places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
+            places = _places_of(accounting)
             walk = _InventoryWalk(root, start, places, self._looks, enter=self._enter)
-            walk.outside(opened.layout, told, progress)
+            walk.outside(opened.reader.name, told, progress)
             self._walks[source] = walk
         elif walk.whole:
-            walk.opened({os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}, told)
+            walk.opened(_places_of(accounting), told)
         for files in accounting.step_entries():
             walk.step(files, told, progress)
         return root, walk.result()
+
+
+def _places_of(source: AccountingSource) -> dict[str, _Place]:
+    return {os.path.normpath(path): (rank, step) for rank, step, path in source.places()}
 
 
 def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:
@@ -174,7 +178,7 @@ class _EveryStep:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         for rank in self._source.ranks():
             for step in self._source.steps(rank):
                 yield from ((rank, step, path) for path in claimed_by(self._source.tensors(rank, step)))

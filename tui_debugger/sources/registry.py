@@ -111,7 +111,7 @@ SHOWS_NOTHING: Final = Shows(Has.NO, Has.NO, Has.NO, Order.NAMES, Edges.NONE, Ha
 """A layout replaces what it has."""
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
 EDGES_INFERRED: Final = (
-    "edges inferred: from nesting and from equal tensors; an origin is as sure as the edges that lead to it"
+    "edges inferred: from names, nesting and equal tensors; an origin is as sure as the edges that lead to it"
 )
 ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
 STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"
@@ -233,7 +233,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
-        _OPENED[source] = _OpenedSource(chosen, path)
+        _OPENED[source] = OpenedAt(path, chosen.found.root, chosen.reader)
     scope = source.scope
     if scope.places == () and not any(map(scope.covers, source.unreadable())):
         source.close()
@@ -258,10 +258,7 @@ def _opened(chosen: _ReaderClaim, path: Path, store: DiskCache | None, notices: 
 
 def opened_at(source: Source) -> OpenedAt | None:
     """Where ``open_source`` opened a source; None for any other source."""
-    opened = _OPENED.get(source)
-    if opened is None:
-        return None
-    return OpenedAt(opened.path, opened.chosen.found.root, opened.chosen.reader.name)
+    return _OPENED.get(source)
 
 
 def limits(source: Source) -> tuple[str, ...]:
@@ -277,7 +274,7 @@ def shown_by(source: Source) -> Shows | None:
     if isinstance(source, DescribedSource):
         return source.shows
     opened = _OPENED.get(source)
-    return None if opened is None else shows_of(opened.chosen.reader)
+    return None if opened is None else shows_of(opened.reader)
 
 
 def shows_of(reader: Reader) -> Shows:
@@ -301,14 +298,17 @@ class Format:
     """Entry point of a reader of another package; else empty."""
 
 
+def _format(reader: Reader, package: str = "") -> Format:
+    return Format(reader.name, reader.looked_for, shows_of(reader), package)
+
+
 def known_formats() -> tuple[list[Format], list[str]]:
     """Every layout, and problems of readers of other packages."""
-    found = [Format(each.name, each.looked_for, shows_of(each)) for each in map(own_reader, READERS)]
+    found = [_format(each) for each in map(own_reader, READERS)]
     problems: list[str] = []
     for name, load in _entry_points():
         try:
-            reader = load()
-            found.append(Format(reader.name, reader.looked_for, shows_of(reader), name))
+            found.append(_format(load(), name))
         except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
             problems.append(_cannot_be_used(name, error))
     return found, problems
@@ -322,7 +322,7 @@ class OpenedAt:
     """The path that was asked for."""
     root: Path
     """The directory of the dump."""
-    layout: str
+    reader: Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,11 +347,7 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     best = search.best
     ordered = sorted(search.choices, key=lambda each: (each is not best, -each.found.sureness))
     found = [
-        Claim(
-            Format(each.reader.name, each.reader.looked_for, shows_of(each.reader), each.foreign),
-            each.found,
-            each is best and each.found.refusal is None,
-        )
+        Claim(_format(each.reader, each.foreign), each.found, each is best and each.found.refusal is None)
         for each in ordered
     ]
     closed = _closed_beside(os.path.realpath(path), os.path.realpath(best.found.root))
@@ -418,13 +414,7 @@ class _ReaderClaim:
     foreign: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenedSource:
-    chosen: _ReaderClaim
-    path: Path
-
-
-_OPENED: Final[WeakKeyDictionary[object, _OpenedSource]] = WeakKeyDictionary()
+_OPENED: Final[WeakKeyDictionary[object, OpenedAt]] = WeakKeyDictionary()
 """By open source."""
 
 

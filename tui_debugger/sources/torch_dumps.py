@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from tui_debugger.arrays import Int32, Int64
-from tui_debugger.graph.build import FileNode, append_nodes, ranks
+from tui_debugger.graph.build import FileNode, ranks
 from tui_debugger.graph.categories import ACTIVATION_GRADIENT, BIAS_GRADIENT, WEIGHT_GRADIENT, gradient_of
 from tui_debugger.graph.table import PARAMETER, NodeFlag
 from tui_debugger.model import BIAS, ProgressFn, ReadSpec, Side, UnreadablePart
@@ -31,9 +31,6 @@ GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
 PARAMETERS, PARAMETERS_ROOT = "parameters", 1
 """The graph of parameters: these are often recorded at some steps only, and have a previous step of their own."""
-ORIGINS_WITHOUT_EDGES: Final = (
-    "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
-)
 ROOT_MODULE: Final = "(root)"
 """The name of the outermost module where it has none."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
@@ -161,15 +158,12 @@ class _TorchDumpNodes(InferredRankNodes):
                 graph = (PARAMETERS, PARAMETERS_ROOT) if each.kind == PARAMETER else (GRAPH, ROOT)
                 fresh[each.node] = FileNode(*graph, each.node, each.path, each.kind, outputs)
         if fresh:
-            self.table, numbers = append_nodes(self.table, fresh.values())
+            self.append_nodes(fresh, fresh.values())
             graphs = tuple(replace(each, is_root=True) for each in self.table.graphs)
             self.table = replace(self.table, graphs=graphs)
-            self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._place(tensors, fresh)
         self._flag(tensors)
-        new = {self.rows[node]: text for node, text in placements.items() if node in self.rows}
-        if new.items() - self.table.placements.items():
-            self.table = replace(self.table, placements={**self.table.placements, **new})
+        self.place_parts({self.rows[node]: text for node, text in placements.items() if node in self.rows})
         return np.array([self.rows[each.node] for each in tensors], np.int32)
 
     def _flag(self, tensors: Sequence[TorchDumpTensor]) -> None:
@@ -229,9 +223,6 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         return self.layout
 
     _new_nodes = _TorchDumpNodes
-
-    def _layout_notices(self) -> Iterable[str]:
-        return (ORIGINS_WITHOUT_EDGES,)
 
     def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
         parameters = sorted(self._layout.parameters.get(rank, ()))

@@ -31,7 +31,7 @@ MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.NOT_FINITE: Meaning.FINDING,
     Health.INF: Meaning.FINDING,
     Health.NAN: Meaning.FINDING,
-    Health.ORIGIN: Meaning.ORIGIN,
+    Health.ORIGIN: Meaning.FINDING,
 }
 MEANING_OF_GLYPH: Final[Mapping[str, Meaning]] = {GLYPHS[health]: meaning for health, meaning in MEANINGS.items()}
 WORDS: Final[Mapping[Health, str]] = {
@@ -95,7 +95,7 @@ def covered_text(
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
     if not checked:
         return "; ".join([f"nothing is checked yet of {_pairs(pairs, ranks)}", *doubts])
-    found = plural(findings, "finding") if findings else "no finding"
+    found = plural(findings, "finding") if findings else "the watchpoints found nothing"
     return "; ".join([f"{plural(tensors, 'tensor')} checked in {of}, {found}", *doubts])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -57,19 +57,28 @@ class HitPart:
 
 def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
     """Returns each watchpoint's abbreviation once with its verdict, findings first."""
-    found: dict[str, Verdict] = {}
-    for result in sorted(hit.results, key=lambda result: -result.verdict):
-        condition = CONDITIONS.get(result.condition)
-        found.setdefault(condition.abbr if condition else "?", result.verdict)
-    return list(found.items())
+    return _verdicts(hit, _abbreviation)
 
 
 def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
     """Like ``abbreviations`` with the names of conditions: ``tensor overflow``."""
+    return _verdicts(hit, _condition_name)
+
+
+def _verdicts(hit: Hit, named: Callable[[str], str]) -> list[tuple[str, Verdict]]:
     found: dict[str, Verdict] = {}
-    for result in sorted(hit.results, key=lambda result: -result.verdict):
-        found.setdefault(_condition_name(result.condition), result.verdict)
+    for result in _findings_first(hit):
+        found.setdefault(named(result.condition), result.verdict)
     return list(found.items())
+
+
+def _findings_first(hit: Hit) -> list[WatchResult]:
+    return sorted(hit.results, key=lambda result: -result.verdict)
+
+
+def _abbreviation(condition: str) -> str:
+    found = CONDITIONS.get(condition)
+    return found.abbr if found else "?"
 
 
 def said_words(hit: Hit) -> str:
@@ -81,7 +90,7 @@ def said_words(hit: Hit) -> str:
 def condition_names(hit: Hit) -> str:
     names = [
         _condition_name(result.condition) + (" not judged" if _is_kept(result) else "")
-        for result in sorted(hit.results, key=lambda result: -result.verdict)
+        for result in _findings_first(hit)
     ]
     return ", ".join(dict.fromkeys(names))
 
@@ -114,7 +123,7 @@ _OF_DEVICE: Final = "operator_overflow"
 def hit_parts(hit: Hit) -> list[HitPart]:
     """Returns set and actual values of hit parameters, else the reasons; conditions blocked by NaN or Inf come last."""
     parts: dict[str, HitPart] = {}
-    for result in sorted(hit.results, key=lambda result: -result.verdict):
+    for result in _findings_first(hit):
         if result.condition == _OF_DEVICE and hit.detail and not contents(hit.stats):
             continue  # what the device recorded says it
         for part in _parts(result, hit.stats):
@@ -220,8 +229,7 @@ _PLURALS = {
 
 
 def watchpoint_name(watchpoint: Watchpoint) -> str:
-    condition = CONDITIONS.get(watchpoint.condition)
-    return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+    return f"{_abbreviation(watchpoint.condition)} #{watchpoint.id}"
 
 
 def long_watchpoint_name(watchpoint: Watchpoint) -> str:
@@ -240,8 +248,7 @@ def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
 
 
 def finding_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
-    condition = CONDITIONS.get(watchpoint.condition)
-    return f"{condition.abbr if condition else '?'} {watch_words(watchpoint, raw=raw)}"
+    return f"{_abbreviation(watchpoint.condition)} {watch_words(watchpoint, raw=raw)}"
 
 
 def watch_line(watchpoint: Watchpoint) -> str:

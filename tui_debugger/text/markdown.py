@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -22,12 +23,6 @@ _ENTITIES: Final = {
 _TICKS = re.compile("`+")
 _AWKWARD = re.compile(r"[`|\\]")
 _PLAIN = re.compile(r"[A-Za-z0-9 /.,:;=-]")
-_HOMES = re.compile(
-    r"""(?<![\w.~-])(?: (?:/[^/\s:"'`|]+)*? /(?:home|Users)/[^/\s:"'`|<]+   # of whatever file system
-          | [A-Za-z]:\\Users\\[^\\\s:"'`|<]+
-          | /root(?=[/\s:"'`]|$) )""",
-    re.VERBOSE,
-)
 
 
 def prose(text: str) -> str:
@@ -61,9 +56,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
         yield f"| {' | '.join(row)} |"
 
 
-def without_homes(text: str) -> str:
-    """Replaces home directories by ``~``: a report is published."""
-    return _HOMES.sub("~", text)
+def with_tilde(text: str) -> str:
+    """Replaces the user's home directory by ``~``."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - text; never raises
+    for place in {home, os.path.realpath(home)} - {"/"}:
+        text = re.sub(rf"(?<![\w.~-]){re.escape(place)}(?![\w.-])", "~", text)
+    return text
 
 
 def _cut(text: str) -> str:

@@ -18,8 +18,6 @@ from tui_debugger.text.tables import CUT, cut_end, cut_middle, split_name, width
 
 LEAST: Final = 8
 """Cells of the narrowest box: its two sides, and the shortest name."""
-_COMFORTABLE: Final = 11
-"""Cells that a box should have before another layer is drawn."""
 _MOST: Final = 12
 _GAP: Final = 7
 """Cells between two layers, if there is room."""
@@ -55,7 +53,8 @@ class SketchGraph:
     """A graph that is to be drawn.
 
     The distance over ``edges`` to ``centre`` decides the layer of a box; ``hops`` is the greatest one. ``hidden``
-    counts related nodes without a box by distance: -1 is one hop before the middle.
+    counts related nodes without a box by distance: -1 is one hop before the middle. ``layers`` (of each box, 0 for
+    the middle) replaces the distances. A box narrower than ``comfortable`` has no layer farther away.
     """
 
     boxes: Sequence[SketchBox]
@@ -63,6 +62,8 @@ class SketchGraph:
     centre: int = 0
     hidden: Mapping[int, int] = field(default_factory=dict)
     hops: int = 2
+    layers: Sequence[int] = ()
+    comfortable: int = 11
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +106,15 @@ class Sketch:
     """A drawn graph.
 
     ``cells`` are rows of cells; a wide character is followed by an empty cell. ``owners``: the box of each cell, -1 for
-    lines and blanks. ``left_out``: undrawn edges that lead backwards. ``beyond`` counts farther boxes without room.
+    lines and blanks. ``links``: the boxes that drawn edges connect. ``left_out``: undrawn edges that lead backwards.
+    ``beyond`` counts farther boxes without room.
     """
 
     cells: tuple[tuple[str, ...], ...]
     owners: Int16
     boxes: tuple[PlacedBox, ...]
     edges: tuple[int, ...]
+    links: frozenset[tuple[int, int]]
     left_out: tuple[int, ...]
     beyond: int
 
@@ -128,7 +131,10 @@ class Sketch:
         return int(self.owners[y, x]) if inside else -1
 
     def beside(self, number: int, layers: int, rows: int) -> int:
-        """Returns the box of an arrow key (``layers``: -1 left, 1 right; ``rows``: -1 up, 1 down), or the same box."""
+        """Returns the box of an arrow key (``rows``: -1 up, 1 down), or the same box.
+
+        ``layers``: -1 to a box that feeds it, 1 to a box that it feeds.
+        """
         here = self.box(number)
         if here is None:
             return number
@@ -136,7 +142,7 @@ class Sketch:
             column = sorted((each for each in self.boxes if each.layer == here.layer), key=lambda each: each.y)
             at = column.index(here) + rows
             return column[at].box if 0 <= at < len(column) else number
-        there = [each for each in self.boxes if (each.layer - here.layer) * layers > 0]
+        there = [each for each in self.boxes if (number, each.box)[::layers] in self.links]
         if not there:
             return number
         return min(there, key=lambda each: (abs(each.layer - here.layer), abs(each.y - here.y), each.y)).box
@@ -214,12 +220,19 @@ class _LineNet:
 
 def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICODE) -> Sketch:
     """Draws boxes around the one in the middle, never wider or higher than asked (``height`` at least three lines)."""
-    layers = layers_of(len(graph.boxes), graph.edges, graph.centre, graph.hops + _BEYOND)
+    layers: Mapping[int, int] = dict(enumerate(graph.layers))
+    layers = layers or layers_of(len(graph.boxes), graph.edges, graph.centre, graph.hops + _BEYOND)
     left, right = min(layers.values()), max(layers.values())
-    for comfortable in (_COMFORTABLE, LEAST):
+    names: dict[int, int] = {}
+    for box, layer in layers.items():
+        name = width_of(graph.boxes[box].name)
+        names[layer] = min(names.get(layer, name), name)
+    for comfortable in (graph.comfortable, LEAST):
         first, last = left, right
         while True:
-            for most in range(_MOST, 0, -1):
+            span = range(first, last + 1)  # two cells between layers at least
+            fits = sum(min(max(names.get(at, 0) + 2, LEAST), comfortable) + 2 for at in span) <= width + 2
+            for most in range(_MOST if fits else 0, 0, -1):
                 plan = _SketchPlan(graph, layers, (first, last), most, ink)
                 if plan.place(height):
                     if plan.fit(width, comfortable):
@@ -244,7 +257,7 @@ class _SketchPlan:
         self, graph: SketchGraph, layers: Mapping[int, int], span: tuple[int, int], most: int, ink: Ink
     ) -> None:
         self.boxes, self.all_edges, self.centre, self.ink = graph.boxes, graph.edges, graph.centre, ink
-        edges = graph.edges
+        self.by_distance, edges = not graph.layers, graph.edges
         self.first, self.last = span
         more = dict(graph.hidden)
         shown = self._chosen(layers, most, more)
@@ -268,16 +281,18 @@ class _SketchPlan:
     def _chosen(self, layers: Mapping[int, int], most: int, more: dict[int, int]) -> dict[int, int]:
         """Returns the drawn boxes by layer from the middle outwards; counts the others in ``more``."""
         shown = {self.centre: 0}
-        for sign in (-1, 1):
-            for layer in range(sign, (self.first if sign < 0 else self.last) + sign, sign):
-                there = [box for box, at in layers.items() if at == layer and self._leads(box, shown, sign)]
-                kept = sorted(there, key=lambda box: not self.boxes[box].important)[:most]
-                if len(there) > len(kept):
-                    more[layer] = more.get(layer, 0) + len(there) - len(kept)
-                shown |= {box: layer for box in there if box in kept}
+        for layer in sorted(range(self.first, self.last + 1), key=lambda layer: (layer > 0, abs(layer))):
+            there = [box for box, at in layers.items() if at == layer and self._leads(box, shown, layer)]
+            kept = sorted(there, key=lambda box: (box != self.centre, not self.boxes[box].important))[:most]
+            if len(there) > len(kept):
+                more[layer] = more.get(layer, 0) + len(there) - len(kept)
+            shown |= {box: layer for box in there if box in kept}
         return shown
 
-    def _leads(self, box: int, shown: Mapping[int, int], sign: int) -> bool:
+    def _leads(self, box: int, shown: Mapping[int, int], layer: int) -> bool:
+        if not layer or not self.by_distance:
+            return True
+        sign = 1 if layer > 0 else -1
         ends = ((e.source, e.target) if sign < 0 else (e.target, e.source) for e in self.all_edges)
         return any(mine == box and shown.get(other, sign) * sign >= 0 and other in shown for mine, other in ends)
 
@@ -469,10 +484,13 @@ class _SketchPlan:
                 else:
                     self._draw_box(canvas, item, x[layer])
                     placed.append(PlacedBox(item.box, x[layer], item.y, width, item.height, layer))
-        return Sketch(canvas.cells, canvas.owners, tuple(placed), tuple(self.drawn), tuple(self.left_out), self.beyond)
+        links = frozenset((self.all_edges[n].source, self.all_edges[n].target) for n in self.drawn)
+        drawn, left_out = tuple(self.drawn), tuple(self.left_out)
+        return Sketch(canvas.cells, canvas.owners, tuple(placed), drawn, links, left_out, self.beyond)
 
     def _more(self, item: _LayerItem, width: int) -> str:
-        texts = (f"and {item.words} more {_WORDS[item.layer > 0]}", f"and {item.words} more", f"+{item.words}")
+        what = (f" {_WORDS[item.layer > 0]}",) if self.by_distance else ()
+        texts = (*(f"and {item.words} more{word}" for word in (*what, "")), f"+{item.words}")
         return next((text for text in texts if len(text) <= width), cut_end(texts[-1], width, self.ink.cut))
 
     def _draw_box(self, canvas: _SketchCanvas, item: _LayerItem, x: int) -> None:
@@ -552,15 +570,16 @@ def _assign(nets: Sequence[_LineNet]) -> bool:
                 return False
             before[n].add(other)
     waiting = {n for n, net in enumerate(nets) if not net.straight}
+    spans = [net.span for net in nets]
     while waiting:
         ready = [n for n in waiting if not before[n] & waiting]
         if not ready:
             return False
-        for n in sorted(ready, key=lambda n: nets[n].span):
-            low, high = nets[n].span
+        for n in sorted(ready, key=spans.__getitem__):
+            low, high = spans[n]
             track = max((nets[other].track + 1 for other in before[n]), default=0)
             while any(
-                other.track == track and other.span[0] <= high and low <= other.span[1]
+                other.track == track and spans[at][0] <= high and low <= spans[at][1]
                 for at, other in enumerate(nets)
                 if at != n and at not in waiting
             ):

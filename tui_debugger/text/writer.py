@@ -30,12 +30,11 @@ _BLANK_LINE: Final = "\r\x1b[K"
 
 
 class Meaning(Enum):
-    """The meanings of a piece of text, with their colours of the sixteen of every terminal; the words say them, too."""
+    """The meanings of a piece of text, with their colours, which are those of the screen; the words say them, too."""
 
-    FINDING = "1;31"
-    ORIGIN = "1;35"
-    DOUBT = "33"
-    CLEAN = "36"
+    FINDING = "1;38;5;214"
+    DOUBT = "38;5;214"
+    CLEAN = "1;38;5;75"
 
 
 class Meant(str):

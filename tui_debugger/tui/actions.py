@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
+from typing import Final
 
 from textual.binding import Binding
 
 from tui_debugger.config import in_use
+from tui_debugger.text.old_words import old_words
 from tui_debugger.tui.views.registry import VIEWS
 
 PANES: tuple[tuple[str, str], ...] = (
@@ -68,8 +70,9 @@ class Action:
 
     Attributes:
         id: name of the handler.
-        title: two or three words, for footer and palette.
-        usual_keys: key names as Textual spells them (a printable character stands for itself).
+        title: two or three words, for footer and palette: a key has the same title wherever it does the same.
+        usual_keys: key names as Textual spells them (a printable character stands for itself); none: palette and help
+            run the action.
         where: ``global``, ``list`` (any table), ``tree`` (the node tree), ``SEARCH``, ``SEARCH_BOX``, or a pane id.
         group: heading on the help page.
         help: one sentence for the help page and the manual.
@@ -98,15 +101,55 @@ class Action:
     @property
     def usual_main_key(self) -> str:
         """The first usual key as people read it, whatever the user chose."""
-        return _NAMES.get(self.usual_keys[0], self.usual_keys[0])
+        return "".join(_NAMES.get(key, key) for key in self.usual_keys[:1])
 
     @property
     def main_key(self) -> str:
-        return _NAMES.get(self.keys[0], self.keys[0])
+        return self.label.partition(" ")[0]
 
+    @property
+    def words(self) -> str:
+        """Everything by which people look for the action, in small letters."""
+        other = (SYNONYMS.get(self.id, ""), old_words(self.id), self.id.replace("_", " "))
+        return " ".join((self.title, self.help, self.group, *other)).lower()
+
+    @property
+    def moves(self) -> bool:
+        """Tells whether the action moves a cursor: no palette lists it."""
+        return self.where in {"list", "tree", SEARCH_BOX} or not _MOVING.isdisjoint(self.usual_keys)
+
+
+SYNONYMS: Final = {
+    "back": "cancel stop close leave",
+    "cancel": "close leave",
+    "compare": "diff difference previous step",
+    "continue": "run go on",
+    "copy_here": "clipboard yank",
+    "export": "save write download file npy",
+    "export_hit": "save write download file npy",
+    "health": "overview heat map steps",
+    "history": "iterations runs",
+    "notices": "warnings doubts",
+    "origin": "cause why first nan",
+    "explain": "cause why advice",
+    "quit": "exit close leave",
+    "ranks": "devices workers gpu",
+    "recheck": "check again run",
+    "report": "bug issue markdown save",
+    "runs": "diff compare another run",
+    "search": "find filter grep",
+    "step": "reset jump go to iteration",
+    "trend": "loss curve plot history over time",
+    "undo": "revert take back",
+    "whole_run": "all parent",
+    "new_watchpoint": "condition breakpoint create add",
+    "zoom": "maximize full screen",
+}
+"""Words that people look for and that neither title nor sentence has, by id."""
+_MOVING: Final = frozenset({"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "g", "G"})
 
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
-CAUSES = "From a tensor or a hit to its cause"
+CAUSES = "To the cause"
 _SEARCH = "While searching (/)"
 IN_VIEWS = "view"
 EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
@@ -134,10 +177,10 @@ ACTIONS: tuple[Action, ...] = (
         ("cursor_down", "down j", "Down", "One line down."),
         ("page_up", "pageup", "Page up", "One page up."),
         ("page_down", "pagedown", "Page down", "One page down."),
-        ("first", "home g", "First line", "To the first line."),
-        ("last", "end G", "Last line", "To the last line."),
-        ("pan_left", "left h", "Text back", "Moves long text back."),
-        ("pan_right", "right l", "More text", "Shows the rest of long text and more columns."),
+        ("first", "home g", "First", "To the first line."),
+        ("last", "end G", "Last", "To the last line."),
+        ("pan_left", "left h", "Left", "Moves long text back."),
+        ("pan_right", "right l", "Right", "Shows the rest of long text and more columns."),
         ("select", "enter", "Open", "Opens what is under the cursor: node, line, watchpoint, hit, values."),
     ),
     *_of(
@@ -162,8 +205,8 @@ ACTIONS: tuple[Action, ...] = (
     *_of(
         SEARCH,
         _SEARCH,
-        ("next_match", "n", "Next match", "In a list that is searched: to the next match; after the last the first."),
-        ("previous_match", "N", "Match before", "In a list that is searched: to the match before."),
+        ("next_match", "n", "Next", "In a list that is searched: to the next match; after the last the first."),
+        ("previous_match", "N", "Previous", "In a list that is searched: to the match before."),
         ("clear_search", "backspace", "Show all", "Ends the search; the cursor stays on the match. Esc goes back."),
     ),
     *_of(
@@ -178,7 +221,7 @@ ACTIONS: tuple[Action, ...] = (
         ("rank_back", "<", "Previous rank", "One rank back."),
         ("rank_forward", ">", "Next rank", "One rank forward."),
         ("graph_back", "{", "Previous graph", "Nodes and hits of one graph back; before the first one come all."),
-        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; Clear filter shows all."),
+        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; after the last one come all."),
         (
             "whole_run",
             "Z",
@@ -192,8 +235,8 @@ ACTIONS: tuple[Action, ...] = (
         _CHECK,
         ("recheck", "r", "Recheck", "Checks the watchpoints at this step."),
         ("recheck_all", "R", "Check all", "Checks every step of every rank."),
-        ("next_hit", "n", "Next hit", "Goes to the next hit, from any pane."),
-        ("previous_hit", "N", "Previous hit", "Goes to the previous hit, from any pane."),
+        ("next_hit", "n", "Next", "Goes to the next hit, from any pane."),
+        ("previous_hit", "N", "Previous", "Goes to the previous hit, from any pane."),
         (
             "this_step_only",
             "0",
@@ -208,9 +251,9 @@ ACTIONS: tuple[Action, ...] = (
     *_of(
         "tree",
         _NODES,
-        ("close_scope", "left h", "Close scope", "Closes the scope, or goes to the one around it."),
-        ("open_scope", "right l", "Open scope", "Opens the scope, or goes to its first entry."),
-        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("close_scope", "left h", "Left", "Closes the scope, or goes to the one around it."),
+        ("open_scope", "right l", "Right", "Opens the scope, or goes to its first entry."),
+        ("open_all", "*", "Open all", "Opens or closes everything below the cursor."),
     ),
     *_of(
         "nodes",
@@ -218,16 +261,17 @@ ACTIONS: tuple[Action, ...] = (
         (
             "toggle_watch",
             "space",
-            "Watch",
+            "Mark",
             "Puts the node or scope into the selected watchpoint, or takes it out: the lower edge says which.",
         ),
         ("filter_nodes", "f", "Filter", "Filters by graph, category, operator type, watched, hit."),
-        ("clear_filter", "backspace", "Clear filter", "Removes search, filters and the restriction to a source line."),
+        ("clear_filter", "backspace", "Show all", "Removes search, filters and the restriction to a source line."),
     ),
     *_of(
         "stack",
         _STACK,
-        ("stack_mode", "m", "Run or node", "Changes between all lines of the run and the selected node's own stack."),
+        ("stack_mode", "m", "More", "Changes between all lines of the run and the selected node's own stack."),
+        ("clear_line", "backspace", "Show all", "Ends the search and the restriction of the nodes to a source line."),
     ),
     *_of("global", _STACK, ("source", "v", "Source", "Shows the source lines around the frame.")),
     *_of(
@@ -247,12 +291,12 @@ ACTIONS: tuple[Action, ...] = (
         "watchpoints",
         _WATCH,
         ("edit_watchpoint", "W", "Edit", "Edits the watchpoint under the cursor; Enter does the same."),
-        ("toggle_enabled", "x space", "Enable", "Enables or disables the watchpoint."),
+        ("toggle_enabled", "space", "Enable", "Enables or disables the watchpoint."),
         ("delete_watchpoint", "d", "Delete", "Deletes the watchpoint; Undo brings it back."),
-        ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; Undo brings them back."),
-        ("show_covered", "m", "Covered nodes", "Shows only the nodes this watchpoint covers, or all again."),
-        ("save_watchpoints", "e", "Save to file", "Writes the list to a new file that --watch-file takes."),
-        ("load_watchpoints", "i", "Load from file", "Adds the watchpoints of a file that are not in the list yet."),
+        ("clear_watchpoints", "", "Delete all", "Deletes all watchpoints; Undo brings them back."),
+        ("show_covered", "f", "Filter", "The node list shows only the nodes this watchpoint covers, or all again."),
+        ("save_watchpoints", "e", "Export", "Writes the list to a new file that --watch-file takes."),
+        ("load_watchpoints", "", "Load from file", "Adds the watchpoints of a file that are not in the list yet."),
     ),
     *_of(
         "hits",
@@ -261,18 +305,18 @@ ACTIONS: tuple[Action, ...] = (
         ("sort_hits", "comma", "Sort", "Sorts by step, severity (origins, NaN and Inf, the rest), name or size."),
         ("origins_only", "x", "Origins only", "Shows only origins, or every hit again."),
         ("scope_only", "i", "This scope", "Shows only hits of the scope under the node list's cursor, or all again."),
-        ("unfold_hit", "space", "Ranks", "Shows the ranks of a row that stands for several, or hides them."),
-        ("unfold_hits", "*", "Ranks of all", "Shows or hides the ranks of every row."),
-        ("show_quiet", "m", "All rows", "Shows or hides rows where there was nothing to compare with."),
-        ("clear_hit_filter", "backspace", "Clear filter", "Removes search and filters."),
-        ("export_hit", "e", "Export .npy", "Writes the tensor under the cursor as .npy."),
+        ("unfold_hit", "space", "Open, close", "Shows the ranks of a row that stands for several, or hides them."),
+        ("unfold_hits", "*", "Open all", "Shows or hides the ranks of every row."),
+        ("show_quiet", "m", "More", "Shows or hides rows where there was nothing to compare with."),
+        ("clear_hit_filter", "backspace", "Show all", "Removes search and filters."),
+        ("export_hit", "e", "Export", "Writes the tensor under the cursor as .npy."),
     ),
     *_of(
         "tensors",
         _TENSORS,
-        ("export", "e", "Export .npy", "Writes the tensor under the cursor as .npy."),
-        ("producer", "u", "To producer", "Goes to the node that made this input."),
-        ("consumers", "m", "To consumers", "Goes to a node that uses this output."),
+        ("export", "e", "Export", "Writes the tensor under the cursor as .npy."),
+        ("producer", "(", "To producer", "Goes to the node that made this input."),
+        ("consumers", ")", "To consumers", "Goes to a node that uses this output."),
     ),
     *_of(
         "global",
@@ -288,14 +332,26 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )
 TO_THE_CAUSE = {"next_hit": "Hit", "origin": "Origin", "explain": "Explain"}
-"""Global actions at the beginning of the footer, and their words there; Enter, recheck and the pane's actions follow.
-"""
+"""Global actions at the beginning of the footer, and their words there; Enter and what puts something right follow."""
+_NEXT = {
+    "step": "Step",
+    "new_watchpoint": "Watch",
+    "compare": "Compare",
+    "runs": "Runs",
+    "ranks": "Ranks",
+    "report": "Report",
+    "undo": "Undo",
+    "quit": "Quit",
+}
+"""Global actions of the footer after those, and their words there; the pane's own actions follow."""
 FOOTER: tuple[str, ...] = (
-    *("search", "step", "continue", "new_watchpoint", "zoom", "source", "recheck_all"),
-    *("step_back", "step_forward", "palette", "quit", "help"),
+    *("recheck", "search", "continue", "zoom", "source", "recheck_all", "redo"),
+    *("step_back", "step_forward", "palette", "help"),
 )
-"""Global actions of the footer after those of the pane; the last one is always shown."""
-_TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
+"""Global actions at the end of the footer; the last one is always shown."""
+_PUTS_RIGHT = frozenset({"clear_filter", "clear_hit_filter", "clear_line"})
+"""Actions that end what hides rows: where they are possible, they come early."""
+_TAKEN = _PUTS_RIGHT | {"search", "next_hit"}
 """Actions that the footer leaves out in a list that is searched: the search uses their keys or replaces them."""
 BY_ENTER = frozenset({"edit_watchpoint"})
 """Actions of panes that Enter does as well; the footer leaves them out."""
@@ -317,9 +373,16 @@ def bindings_for(where: str) -> Iterator[Binding]:
             yield _binding(action, call)
 
 
+NO_KEY: Final = "f24"
+"""The key of actions without a key: no keyboard has it."""
+
+
 def _binding(action: Action, call: str) -> Binding:
-    """Returns the binding of the usual keys; Textual finds the chosen keys by the binding's id."""
-    return Binding(",".join(action.usual_keys), call, action.title, show=False, id=action.setting or None)
+    """Returns the binding of the usual keys; Textual finds the chosen keys by the binding's id.
+
+    Without a usual key the binding has one that no keyboard has, for a key that the user chooses.
+    """
+    return Binding(",".join(action.usual_keys) or NO_KEY, call, action.title, show=False, id=action.setting or None)
 
 
 def methods_of_keys(owner: object) -> dict[str, Callable[[], None]]:
@@ -429,26 +492,37 @@ def reachable(pane: str, *, live: bool = False) -> list[Action]:
     return [*_LIVE_ADDED, *map(_meant_live, found)] if live else found
 
 
-def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
+def footer(
+    pane: str, *, live: bool = False, search: str = "", impossible: Collection[str] = frozenset(), due: bool = False
+) -> list[Action]:
     """Returns the actions that the footer of a pane shows, most useful first.
 
     ``search`` is ``SEARCH_BOX`` while the box has the focus, ``SEARCH`` in a list that is searched, else empty.
+    ``impossible`` has the ids of actions that could do nothing now; ``due``: results are missing or outdated.
     """
     if search:
         keys = [action for action in ACTIONS if action.where == search]
         # In the box, letters are text: no other keys work.
-        others = footer(pane, live=live) if search == SEARCH else ()
+        others = footer(pane, live=live, impossible=impossible, due=due) if search == SEARCH else []
+        others.sort(key=lambda action: action.id != "select")  # what Enter does comes first
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane and action.id not in BY_ENTER]
-    first = [replace(BY_ID["global", id_], title=title) for id_, title in TO_THE_CAUSE.items()]
-    first += [replace(BY_ID["list", "select"], title=_ENTER[pane]), BY_ID["global", "recheck"]]
-    usual = [*first, *own, *(BY_ID["global", id_] for id_ in FOOTER)]
-    if not live:
-        return usual
-    driving = [_LIVE_BY_ID[id_] for id_ in _LIVE_FOOTER]
-    rest = [_meant_live(action) for action in usual]
-    return [*driving[:3], *(each for each in rest[:-1] if each not in driving[:3]), *driving[3:], rest[-1]]
+    listed = [replace(BY_ID["global", id_], title=title) for id_, title in TO_THE_CAUSE.items()]
+    listed += [replace(BY_ID["list", "select"], title=_ENTER[pane])]
+    listed += [action for action in own if action.id in _PUTS_RIGHT]
+    listed += [BY_ID["global", "recheck"]] if due else []
+    listed += [replace(BY_ID["global", id_], title=title) for id_, title in _NEXT.items()]
+    listed += [*own, *(BY_ID["global", id_] for id_ in FOOTER)]
+    if live:
+        driving = [_LIVE_BY_ID[id_] for id_ in _LIVE_FOOTER]
+        rest = [_meant_live(action) for action in listed]
+        listed = [*driving[:3], *rest[:-1], *driving[3:], rest[-1]]
+    there: dict[str, Action] = {}
+    for action in listed:
+        if action.id not in impossible and action.keys:
+            there.setdefault(action.id, action)
+    return list(there.values())
 
 
 def _meant_live(action: Action) -> Action:
@@ -462,8 +536,8 @@ START_ACTIONS = _of(
     START_GROUP,
     ("open_path", "p", "Open path", "Opens a path that is typed, or lists the dumps below it."),
     ("look_for_dumps", "r", "Look again", "Searches for dumps again."),
-    ("forget_dump", "d", "Forget", "Takes a dump off the list of recent ones; the dump itself stays."),
-    ("leave_start", "escape", "Leave", "Stops the search for dumps, else ends the search in the list, else leaves."),
+    ("forget_dump", "d", "Remove", "Takes a dump off the list of recent ones; the dump itself stays."),
+    ("leave_start", "escape", "Back", "Stops the search for dumps, else ends the search in the list, else leaves."),
 )
 """Keys of the start page; Enter opens the dump under the cursor."""
 _START_GLOBAL = ("search", "redraw", "help", "quit")
@@ -496,10 +570,11 @@ VIEW_ACTIONS = view_actions(
     EVERY_VIEW,
     ("cancel", "escape q", "Back", "Stops what is running, else goes back to where one came from."),
     ("copy", "Y", "Copy", "Copies what is under the cursor to the clipboard, through the terminal."),
-    ("copy_all", "U", "Copy all", "Copies everything that the view says."),
+    ("copy_all", "", "Copy all", "Copies everything that the view says."),
     ("export", "e", "Export", "Writes the view to a file: .npy, .csv, .txt, .md or .svg, by its name."),
     ("screenshot", "P", "Screenshot", "Writes a picture (.svg) of the screen into the working directory."),
-    ("keys", "? f1", "Keys", "All keys of this view."),
+    ("keys", "? f1", "Help", "All keys of this view."),
+    ("palette", ": ctrl+p", "Commands", "Finds an action by its name."),
 )
 """Keys of every view besides those that open another one."""
 LOOK_AGAIN, SEARCH_VIEW = view_actions(
@@ -512,7 +587,7 @@ LOOK_AGAIN, SEARCH_VIEW = view_actions(
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
     """Returns Textual bindings that call the action of the same id."""
-    return [_binding(action, action.id) for action in actions]
+    return [_binding(action, action.id) for action in actions if action.usual_keys or action.setting]
 
 
 def opening_actions() -> tuple[Action, ...]:
@@ -525,7 +600,9 @@ def opening_actions() -> tuple[Action, ...]:
 
 def shown_key(text: str) -> str:
     """Returns the user's key in place of a usual key in a hint; other texts stay as they are."""
-    return next((each.main_key for each in (*opening_actions(), *VIEW_ACTIONS) if each.usual_main_key == text), text)
+    return next(
+        (each.main_key for each in (*opening_actions(), *VIEW_ACTIONS, LOOK_AGAIN) if each.usual_main_key == text), text
+    )
 
 
 VALUES_GROUP = "Values (Enter on a tensor)"
@@ -540,10 +617,10 @@ MOVES: tuple[ActionRow, ...] = (
     ("page(1,0)", "pagedown", "Page down", "One page of rows down."),
     ("page(0,-1)", "<", "Page left", "One page of columns to the left."),
     ("page(0,1)", ">", "Page right", "One page of columns to the right."),
-    ("to_end(1,False)", "home 0", "First column", "To the first column."),
-    ("to_end(1,True)", "end $", "Last column", "To the last column."),
-    ("to_end(0,False)", "g", "First row", "To the first row."),
-    ("to_end(0,True)", "G", "Last row", "To the last row."),
+    ("to_end(1,False)", "home", "First", "To the first column."),
+    ("to_end(1,True)", "end", "Last", "To the last column."),
+    ("to_end(0,False)", "g", "First", "To the first row."),
+    ("to_end(0,True)", "G", "Last", "To the last row."),
 )
 SLICING: tuple[ActionRow, ...] = (
     ("slice", "s", "Slice", "Edits the slice: at most two dimensions with a colon."),
@@ -559,31 +636,27 @@ SEARCHING: tuple[ActionRow, ...] = (
         "Search",
         "To the next element that is nan, inf, > 1e3, |x| <= 0.5, 0.25 ...; then n and N go on, Esc goes back.",
     ),
-    ("end_search", "backspace", "End search", "Ends the search; the cursor stays."),
+    ("end_search", "backspace", "Show all", "Ends the search; the cursor stays."),
 )
 """The keys of the search in values; during a search, ``n`` and ``N`` go through its matches."""
 DIGITS: tuple[ActionRow, ...] = (
-    ("finer(1)", "+ =", "More digits, zoom in", "One digit more, up to 10; in the heat map, larger cells."),
-    ("finer(-1)", "-", "Fewer digits, zoom out", "One digit less, down to 0; in the heat map, smaller cells."),
-    ("scientific", "f", "Scientific", "Scientific notation on and off."),
+    ("finer(1)", "+ =", "More detail", "One digit more, up to 10; in the heat map, larger cells."),
+    ("finer(-1)", "-", "Less detail", "One digit less, down to 0; in the heat map, smaller cells."),
+    ("scientific", "", "Scientific", "Scientific notation on and off."),
 )
-FINE: ActionRow = ("fine", "d", "Fine cells", "Heat map: the smallest cells; over a slow line, larger ones cost less.")
+FINE: ActionRow = ("fine", "", "Fine cells", "Heat map: the smallest cells; over a slow line, larger ones cost less.")
 VALUE_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
     *view_actions(
         VALUES_GROUP,
         *MOVES,
-        ("heat", "t", "Table or heat map", "Table or heat map: the cursor stays on its element."),
-        ("element", "enter", "Element", "From a cell of the heat map to its element in the table."),
+        ("heat", "t", "Other form", "Table or heat map: the cursor stays on its element."),
+        ("element", "enter", "Open", "From a cell of the heat map to its element in the table."),
         FINE,
         *SLICING,
         *SEARCHING,
-        ("bad(1)", "n", "Next NaN/Inf", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
-        ("bad(-1)", "N", "Previous NaN/Inf", "To the previous NaN or Inf of the whole tensor."),
-        ("bad(1,'NaN')", "a", "Next NaN", "To the next NaN of the whole tensor."),
-        ("bad(-1,'NaN')", "A", "Previous NaN", "To the previous NaN of the whole tensor."),
-        ("bad(1,'Inf')", "i", "Next Inf", "To the next Inf of the whole tensor."),
-        ("bad(-1,'Inf')", "I", "Previous Inf", "To the previous Inf of the whole tensor."),
+        ("bad(1)", "n", "Next", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
+        ("bad(-1)", "N", "Previous", "To the previous NaN or Inf of the whole tensor."),
         ("extreme(True)", "x", "Largest", "To the largest finite value (of complex numbers: magnitude)."),
         ("extreme(False)", "m", "Smallest", "To the smallest finite value (of complex numbers: magnitude)."),
         *DIGITS,
@@ -594,6 +667,7 @@ VALUE_ACTIONS: tuple[Action, ...] = (
 TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("t", "map"),
     ("s", "slice"),
+    ("e", "export"),
     ("[ ]", "index"),
     ("/", "search"),
     ("n", "NaN/Inf"),
@@ -607,7 +681,6 @@ MAP_HINTS: tuple[tuple[str, str], ...] = (
     ("t", "table"),
     ("+ -", "zoom"),
     ("Enter", "element"),
-    ("d", "fine"),
     ("n", "NaN/Inf"),
     ("?", "keys"),
     ("Esc", "back"),

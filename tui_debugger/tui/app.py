@@ -6,12 +6,13 @@ import asyncio
 import gc
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 from rich.console import Console, RenderableType
 from textual import events, on
@@ -113,32 +114,52 @@ class StartSettings:
 Follow = Callable[["Session", Callable[["Changes"], None]], Runnable]
 
 
+@runtime_checkable
+class ListsActions(Protocol):
+    """A screen whose actions the command palette lists."""
+
+    def keys_here(self) -> list[actions.Action]:
+        """Returns the actions that are in reach, most useful first."""
+
+    def run_listed(self, action: actions.Action) -> None:
+        """Does an action that was chosen in a list of actions."""
+
+
 class Commands(Provider):
     """The command palette: the actions of the registry."""
 
+    _used: ClassVar[Counter[str]] = Counter()
+
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for action, run in self._commands():
-            text = f"{action.title}  {action.label}"
-            old = old_words(action.id)
-            own = max(matcher.match(action.title), matcher.match(action.help) * 0.5)
-            score = max(own, matcher.match(old) * 0.5)
-            if score > 0:
-                said = action.help if own > 0 else f"{action.help} {OLD}: {old}"
-                yield Hit(score, matcher.highlight(text), run, help=said)
+        asked = query.lower().split()
+        for place, (action, run) in enumerate(self._commands()):
+            named = query.lower() in action.title.lower()
+            score = matcher.match(action.title) + matcher.match(action.help) * 0.5 + 9 * named
+            if score > 0 or all(word in action.words for word in asked):
+                old = old_words(action.id)
+                said = f"{action.help} {OLD}: {old}" if query.lower() in old.lower() else action.help
+                yield Hit(
+                    max(score, 0.1) - place * 1e-6, matcher.highlight(f"{action.title}  {action.label}"), run, help=said
+                )
 
     async def discover(self) -> AsyncIterator[DiscoveryHit]:
         for action, run in self._commands():
             yield DiscoveryHit(f"{action.title}  {action.label}", run, help=action.help)
 
     def _commands(self) -> list[tuple[actions.Action, Callable[[], None]]]:
-        main = self.screen
-        if not isinstance(main, MainScreen):
+        """Returns the actions of the screen below: those used in the palette first, then the most useful."""
+        below = self.screen
+        if not isinstance(below, ListsActions):
             return []
-        reachable = main.keys_here()
-        hidden = actions.NOT_IN_PALETTE
-        found = [action for action in reachable if action.id not in hidden and action.where not in {"list", "tree"}]
-        return [(action, partial(main.action_act, action.id)) for action in found]
+        found = [each for each in below.keys_here() if each.id not in actions.NOT_IN_PALETTE and not each.moves]
+        found.sort(key=lambda action: -self._used[action.id])
+
+        def run(action: actions.Action) -> None:
+            self._used[action.id] += 1
+            below.run_listed(action)
+
+        return [(action, partial(run, action)) for action in found]
 
 
 class TdbgApp(App[int | Path]):

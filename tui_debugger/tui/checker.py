@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -320,6 +320,8 @@ class CheckController(Controller):
             outcome = plural(findings, "hit") if findings else f"no hit{_unsure(found)}"
             context.say(f"{_checked_text(checked)} checked: {outcome}")
             self._asked_for = False
+        if found.final:
+            self._watcher.tell_saved()
         if found.final and not self._announced:
             self._announced = True
             self._announce()
@@ -375,8 +377,8 @@ class CheckController(Controller):
         self.work.run("known", lambda _: known(session), self._show)
         self._watcher.mark()
 
-    def changed(self) -> None:
-        """Watchpoints or files changed: checks the same pairs again if that is quick, else shows the cost."""
+    def changed(self, new: Collection[Pair] = ()) -> None:
+        """Watchpoints or files changed: checks the same pairs and ``new`` if that is quick, else shows the cost."""
         session, result = self.session, self.state.result
         self._show_state()
         if self._nothing_to_check:
@@ -389,11 +391,13 @@ class CheckController(Controller):
         before = set(result.pairs) if result is not None else set()
         if self.work.busy("check"):
             before |= set(self._pairs())  # the new watchpoints also apply to the check that runs
-        again = [pair for pair in session.pairs({rank for rank, _ in before}) if pair in before]
-        if self._live is not None or not again:
+        there = session.pairs({rank for rank, _ in before.union(new)})
+        again = [pair for pair in there if pair in before]
+        more = [pair for pair in there if pair in before.union(new)]
+        if self._live is not None or not more:
             self.work.run("known", lambda _: known(session), self._show)
         else:
-            self._check_if_quick([again])
+            self._check_if_quick([more, again])
 
     def _show(self, found: CheckState) -> None:
         state, result = self.state, found.result
@@ -486,6 +490,8 @@ class CheckController(Controller):
             rest = "was not recorded" if lost else "is not there" if incomplete else "cannot be listed"
             rest = "was not looked at" if all(part.unclaimed for part in parts) else rest
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
+        if result.coverage.unreadable:
+            return "◐", f"{_checked_text(result)} checked in part", theme.DOUBT
         steps = self.state.unchecked
         if steps and self._live is None:
             return (
@@ -501,7 +507,9 @@ class CheckController(Controller):
         state = self.state
         if state.stopped:
             return "stopped"
-        return "outdated" if (state.outdated or state.result is None) and not self._nothing_to_check else ""
+        if self._nothing_to_check:
+            return ""
+        return "not checked" if state.result is None else "outdated" if state.outdated else ""
 
     def _ways_to_check(self) -> str:
         here = f"{key_of('recheck')} checks this step{self._cost_text()}"

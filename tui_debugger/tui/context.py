@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui_debugger.graph.search import NodeQuery
-from tui_debugger.tui.actions import methods_of_keys
+from tui_debugger.tui.actions import key_of, methods_of_keys
 from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 from tui_debugger.tui.work import JobProgress
 
@@ -53,6 +53,7 @@ class ScreenState:
         stopped: progress text of the last check if it was stopped, else empty.
         touched: a key was pressed, so nothing may move the cursor by itself any more.
         too_large: bytes that a check of this step would read, if it did not start by itself for that reason.
+        gone: steps of the rank that were listed, and are no longer in the dump.
         unordered: some step of the rank ran after a step with a larger number.
         overflowed: nodes that overflowed on the device at this step; also 0 where the device does not report overflows.
         pending_tensor: a tensor and its node's row, to go to once the nodes of its rank are loaded.
@@ -71,6 +72,7 @@ class ScreenState:
     stopped: str = ""
     touched: bool = False
     too_large: int = 0
+    gone: frozenset[int] = frozenset()
     unordered: bool = False
     overflowed: int = 0
     pending_tensor: tuple[TensorKey, int] | None = None
@@ -183,10 +185,9 @@ class NodeFilter(Controller):
     """Changes the query and has the node list show what it keeps."""
 
     def set_query(self, query: NodeQuery) -> None:
-        named, self.state.query = self.state.query.graphs, query
+        self.state.query = query
         self.apply_query()
-        if query.graphs != named:  # the header names the graphs of the query
-            self._context.update_header()
+        self._context.update_header()  # names the graphs of the query; footers have the key that ends it
 
     def search(self, text: str) -> None:
         """Searches the node list for a text; a leading ~ means a regular expression."""
@@ -199,13 +200,17 @@ class NodeFilter(Controller):
         same = query.line == (path, line)
         self.set_query(replace(query, line=None if same else (path, line)))
         if not same:
-            self.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
+            self.say(f"nodes of {path.rpartition('/')[2]}:{line}; {key_of('clear_filter')} shows all")
 
     def act_clear_filter(self) -> None:
         """Shows all nodes again, and in the hit list all graphs if both lists were restricted to the same graphs."""
         if self.state.query.graphs == self._context.hits_pane.filter.graphs:
             self.show_graphs_of_hits(frozenset())
         self.show_all()
+
+    def act_clear_line(self) -> None:
+        self._context.stack_pane.clear_search()
+        self.set_query(replace(self.state.query, line=None))
 
     def show_all(self) -> None:
         self._context.nodes_pane.clear_search()

@@ -170,8 +170,8 @@ def suffixes(extract: Extract) -> tuple[str, ...]:
     """Returns the formats of a view's content, the default format first."""
     has = {
         ".md": extract.markdown,
-        ".csv": bool(extract.header),
         ".npy": extract.array is not None,
+        ".csv": bool(extract.header),
         ".txt": not extract.markdown,
         ".svg": True,
     }

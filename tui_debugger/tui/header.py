@@ -13,7 +13,7 @@ from tui_debugger.model import Progress, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import NOTES_ROOM, notes_text
 from tui_debugger.text.numbers import plural
-from tui_debugger.text.tensors import order_text, step_text
+from tui_debugger.text.tensors import order_text, step_text, steps_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
@@ -34,11 +34,11 @@ def header_lines(
     run: Text, session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status
 ) -> HeaderLines:
     """Returns the three header lines; ``run`` comes from ``run_cell``."""
-    return (
-        (run, position_text(session, state)),
-        answer_cells(session, state, checking_text(progress, status)),
-        (_state_cell(progress, status), coverage_text(session, state)),
-    )
+    answer, leads = answer_cells(session, state, checking_text(progress, status))
+    checks = _state_cell(progress, status)
+    if not answer and not progress:  # nothing was checked: what would be read, and which key does it
+        answer, checks = checks, answer
+    return (run, position_text(session, state)), (answer, leads), (checks, coverage_text(session, state))
 
 
 _STYLES: Final = {
@@ -63,7 +63,8 @@ def answer_cells(session: Session, state: ScreenState, checking: str) -> tuple[T
     if found.more:
         left.append(f" · {found.more}", theme.DIM)
     for action, word in _leads(found, session, state):
-        right.append(("  " if right.plain else "") + key_of(action), theme.GOOD).append(f" {word}", theme.DIM)
+        right.append("  " if right.plain else "")
+        right.append(key_of(action), theme.GOOD + _click(action)).append(f" {word}", theme.DIM + _click(action))
     return left, right
 
 
@@ -138,6 +139,8 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
             text.append(f"; runs out of order (key {key_of('history')})", theme.DOUBT)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
+    if state.gone:
+        text.append(f"; {steps_text(state.gone)} gone", theme.DOUBT)
     if state.overflowed:
         text.append(f"  {theme.OVERFLOW_GLYPH}{state.overflowed:,} overflowed", theme.FINDING)
     if state.step is not None and (notes := session.notes_at(state.rank, state.step)):
@@ -180,5 +183,10 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
                 text.append(f" · {plural(unlisted, 'part')} not listed", theme.DOUBT)
     notices = len(session.notices)
     if notices:
-        text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)
+        text.append("  " if text.plain else "")
+        text.append(f"! {plural(notices, 'notice')}", theme.DOUBT + _click("notices"))
     return text
+
+
+def _click(action: str) -> Style:
+    return Style(meta={"@click": f"screen.act('{action}')"})

@@ -12,10 +12,9 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Final
 
-_FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that the stand-in passes on to the program."""
+from tui_debugger.signals import ENDING
+
 _STAND_IN: list[int] = []
 """Process id of the stand-in of this process; empty without a stand-in."""
 
@@ -64,8 +63,8 @@ def _end_with(living: int) -> None:
 
 def _stand_in_for(program: int) -> None:
     """Waits for the program, passes on signals, and ends with the program's exit code or signal."""
-    for name in _FORWARDED:
-        signal.signal(getattr(signal, name), lambda number, _: os.kill(program, number))
+    for number in ENDING:
+        signal.signal(number, lambda received, _: os.kill(program, received))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the program by itself
     code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
     if code < 0:

@@ -48,6 +48,8 @@ WIDE, HIGH = 110, 30
 WITHOUT_SESSION = frozenset(
     {"quit", "suspend", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
 )
+_CLEARS = {"nodes": "clear_filter", "stack": "clear_line", "hits": "clear_hit_filter"}
+"""The actions that end the filters of a pane."""
 Handler = Callable[[], None]
 
 
@@ -101,6 +103,8 @@ class MainScreen(PanesScreen):
         self.right_column = CachedColumn(id="right", classes="column")
         self.tabs = TabStrip()
         self.current_pane = "nodes"
+        self._came_from = ""
+        """The pane that Enter led to the tensors from, to which Esc goes back."""
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
         self._settled = settled
@@ -298,6 +302,7 @@ class MainScreen(PanesScreen):
             lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
         self._update_tabs()
+        self.update_footer()
         self.hits_pane.update_detail()  # notes may get their loss after the hits are shown
 
     def _notes_of(self, hit: Hit) -> str:
@@ -308,7 +313,13 @@ class MainScreen(PanesScreen):
         return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM, marked=False)
 
     def keys_here(self) -> list[actions.Action]:
-        return actions.reachable(self.current_pane, live=self.live is not None)
+        """Returns the actions that are in reach, most useful first."""
+        live = self.live is not None
+        found = actions.reachable(self.current_pane, live=live)
+        found += [action for action in actions.ACTIONS if action.where in self.panes and action not in found]
+        order = [action.id for action in actions.footer(self.current_pane, live=live)]
+        found.sort(key=lambda action: order.index(action.id) if action.id in order else len(order))
+        return found
 
     def on_screen_resume(self) -> None:
         """Shows check results that came while a view or dialog was in front."""
@@ -374,6 +385,7 @@ class MainScreen(PanesScreen):
         if name == "nodes" and self.current_pane == "hits" and self.session is not None:
             self.navigator.reveal_selected()
         self.current_pane = name
+        self._came_from = ""
         if self.session is not None:
             self.inspector.came_into_sight(name)
         self._lay_out(self.size)
@@ -386,6 +398,7 @@ class MainScreen(PanesScreen):
         )
         if pane is not None and self.current_pane != pane.PANE:
             self.current_pane = pane.PANE
+            self._came_from = ""
             self._lay_out(self.size)
         self.update_footer()
 
@@ -393,9 +406,35 @@ class MainScreen(PanesScreen):
         self.focus_pane(event.pane)
 
     def update_footer(self) -> None:
-        shown = actions.footer(self.current_pane, live=self.live is not None, search=self.pane.search_keys)
+        shown = actions.footer(
+            self.current_pane,
+            live=self.live is not None,
+            search=self.pane.search_keys,
+            impossible=self._impossible(),
+            due=self.session is not None and (self.state.outdated or self.state.result is None),
+        )
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
         self._update_detail()
+
+    def _impossible(self) -> frozenset[str]:
+        """Returns the actions that could do nothing now."""
+        session = self.session
+        if session is None:
+            return frozenset(action.id for action in actions.ACTIONS if action.id not in WITHOUT_SESSION)
+        state, hits = self.state, self.hits_pane
+        possible = {
+            "next_hit next_origin": state.result is not None and state.result.hits.findings,
+            "step step_back step_forward forward continue": self.live is not None or len(session.steps(state.rank)) > 1,
+            "ranks rank_back rank_forward unfold_hit unfold_hits": len(session.ranks()) > 1,
+            "undo": session.watchpoints.last_change,
+            "clear_filter": state.query != type(state.query)(),
+            "clear_line": state.query.line or self.stack_pane.search_text,
+            "show_covered toggle_enabled delete_watchpoint save_watchpoints edit_watchpoint": len(session.watchpoints),
+            "clear_hit_filter": hits.filter or hits.search_text,
+            "filter_hits sort_hits origins_only scope_only show_quiet export_hit": state.result is not None,
+            "export producer consumers": self.tensors_pane.table.row_count,
+        }
+        return frozenset(id_ for ids, there in possible.items() if not there for id_ in ids.split())
 
     def _update_detail(self) -> None:
         """Shows the row's detail in the footer if one pane is shown: that pane has no lower edge."""
@@ -493,7 +532,14 @@ class MainScreen(PanesScreen):
             return
         if self.pane.clear_search(back=True):
             return
-        if self.zoomed:
+        here = self.current_pane
+        clear = _CLEARS.get(here, "")
+        covered = here == "watchpoints" and self.session is not None and self.state.query.watched is not None
+        if covered or (clear and self.session is not None and clear not in self._impossible()):
+            self.handlers[clear or "clear_filter"]()
+        elif here == "tensors" and self._came_from:
+            self.focus_pane(self._came_from)
+        elif self.zoomed:
             self.act_zoom()
 
     def act_help(self) -> None:
@@ -501,7 +547,17 @@ class MainScreen(PanesScreen):
 
         listed = actions.help_actions(self.current_pane, live=self.live is not None, search=self.pane.search_keys)
         heading = f"Help: keys, {TITLES[self.current_pane]} first"
-        self.app.push_screen(HelpScreen((*listed, *actions.VALUE_ACTIONS), heading=heading))
+        HelpScreen((*listed, *actions.VALUE_ACTIONS), heading=heading).ask(self.app, self.run_listed)
+
+    def run_listed(self, action: actions.Action) -> None:
+        """Does an action that was chosen in a list of actions."""
+        searches = action.where in {actions.SEARCH, actions.SEARCH_BOX}
+        if action.where == actions.IN_VIEWS or (searches and not self.pane.search_keys):
+            self.say(f"{action.main_key or action.title} works elsewhere: {action.group}", bad=True)
+            return
+        if action.where in self.panes and action.where != self.current_pane:
+            self.focus_pane(action.where)
+        self.run_action_of(action.id, action.where)
 
     # -- what the panes say ----------------------------------------------------------------------
 
@@ -555,6 +611,7 @@ class MainScreen(PanesScreen):
         """Goes to the tensors, unless a faster key has already moved the focus away from ``origin``."""
         if self.current_pane == origin:
             self.focus_pane("tensors")
+            self._came_from = origin
 
     def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
         self.views.show_values(event.row)

@@ -16,6 +16,7 @@ from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.context import Context, Controller, NodeFilter
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, StepPrompt, steps_after
@@ -55,6 +56,7 @@ class Navigator(Controller):
         self._first_step = first_step
         self._led_to: tuple[TensorKey, int] | None = None
         self._led_nowhere = False
+        self._listed: tuple[int, frozenset[int]] = (0, frozenset())
         self._graphs: set[str] = set()
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
@@ -78,6 +80,7 @@ class Navigator(Controller):
         near_rank, near_step = session.focus
         state.rank = first_of(ranks, self._first_rank, near_rank) or 0
         steps = session.steps(state.rank)
+        self._listed = state.rank, frozenset(steps)
         state.step = first_of(steps, self._first_step, near_step)
         missing = [
             f"{word} {wanted}"
@@ -149,7 +152,17 @@ class Navigator(Controller):
             return
         if (state.rank, state.step) in changes.grown_steps and state.row >= 0:
             self._inspector.show_anew()
-        self._checker.changed()
+        self._take_away_lost_steps(state.step)
+        self._checker.changed(changes.new_steps)
+
+    def _take_away_lost_steps(self, here: int) -> None:
+        """Notes which steps of the rank are gone; goes to the nearest step if the one that is shown is gone."""
+        rank, steps = self.state.rank, self.session.steps(self.state.rank)
+        listed, self._listed = self._listed, (rank, frozenset(steps))
+        if listed[0] == rank and not self.session.ongoing:
+            self.state.gone = (self.state.gone | listed[1]).difference(steps)
+        if here not in steps:
+            self.place(rank, min(steps, key=lambda step: abs(step - here), default=None))
 
     # -- steps, ranks, graphs --------------------------------------------------------------------
 
@@ -163,6 +176,7 @@ class Navigator(Controller):
         state = self.state
         new_rank, state.rank, state.step = rank != state.rank, rank, step
         if new_rank:
+            self._listed, state.gone = (rank, frozenset(self.session.steps(rank))), frozenset()
             state.row = -1
             self._inspector.forget()
             self.load_nodes()
@@ -211,7 +225,7 @@ class Navigator(Controller):
         chosen = frozenset({names[index - 1]} if index else ())
         self._node_filter.set_query(replace(self.state.query, graphs=chosen))
         self._node_filter.show_graphs_of_hits(chosen)
-        self.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
+        self.say(f"graph {clean(names[index - 1])}; {key_of('clear_filter')} shows all" if index else "all graphs")
 
     def act_step(self) -> None:
         state, session = self.state, self.session
@@ -246,9 +260,9 @@ class Navigator(Controller):
     def act_notices(self) -> None:
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
-        parts = self.session.unreadable()
-        closed = [part_words(part) for part in parts]
-        self._context.app.push_screen(NoticesScreen([*closed, *self.session.info.notices, *self.session.info.limits]))
+        info = self.session.info
+        closed = [part_words(part) for part in self.session.unreadable()]
+        self._context.app.push_screen(NoticesScreen(info.notices, (*closed, *info.limits)))
 
     # -- nodes -----------------------------------------------------------------------------------
 

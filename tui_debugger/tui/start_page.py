@@ -18,6 +18,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from tui_debugger.text.clean import clean
+from tui_debugger.text.markdown import with_tilde
 from tui_debugger.text.numbers import age, plural
 from tui_debugger.text.tensors import steps_text
 from tui_debugger.tui import theme
@@ -173,12 +174,6 @@ def shown_path(path: str, start: str) -> str:
     if path.startswith(start.rstrip("/") + "/"):
         return path[len(start.rstrip("/")) + 1 :]
     return with_tilde(path)
-
-
-def with_tilde(path: str) -> str:
-    """Returns a path with ``~`` for the home directory."""
-    home = os.path.expanduser("~")  # noqa: PTH111 - text; never raises
-    return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
 
 
 class StartPage(PanesScreen):
@@ -411,7 +406,8 @@ class StartPage(PanesScreen):
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
         listed = (action for action in ACTIONS if action.where in {"list", SEARCH, SEARCH_BOX})
-        self.app.push_screen(HelpScreen((*start_actions(), *listed), conditions=False))
+        screen = HelpScreen((*start_actions(), *listed), conditions=False)
+        screen.ask(self.app, lambda action: self.run_action_of(action.id, action.where))
 
     # -- what others tell ------------------------------------------------------------------------
 

@@ -80,6 +80,16 @@ class ViewOpener(Controller):
         row = next(outputs, context.tensors_pane.current)
         return self.of_row(row) if row is not None else None
 
+    def _scope_here(self) -> ViewTarget | None:
+        """Returns the scope under the cursor of the node tree, with its first operator."""
+        pane, state = self._context.nodes_pane, self.state
+        if self._context.current_pane() != "nodes" or pane.current_row >= 0 or state.step is None:
+            return None
+        row = pane.first_operator()
+        if row < 0 or pane.nodes is None or pane.scopes is None:
+            return None
+        return ViewTarget(pane.nodes.key(state.rank, state.step, row), row, scope=pane.scopes.path(pane.current))
+
     def of_row(self, row: TensorRow) -> ViewTarget | None:
         nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
@@ -105,7 +115,7 @@ class ViewOpener(Controller):
         return next((hit for hit in found if hit.key == key), None)
 
     def open_here(self, view: str) -> None:
-        target = self.here()
+        target = (self._scope_here() if view == "relations" else None) or self.here()
         if target is None and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return

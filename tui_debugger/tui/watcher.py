@@ -184,6 +184,7 @@ class Watcher(Controller):
         self._changed_list = changed
         self._recommended = recommended
         self._covered: Mapping[int, int] = {}
+        self._saved: Watchpoint | None = None
         self._follower = CursorFollower(context, self.mark)
 
     def act_new_watchpoint(self) -> None:
@@ -251,7 +252,7 @@ class Watcher(Controller):
     def create(self, suggestion: NodeSelection | None = None) -> None:
 
         def done(draft: Watchpoint) -> None:
-            self.session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
+            self._saved = self.session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
             self._changed()
 
         self._form(None, suggestion, done)
@@ -263,7 +264,8 @@ class Watcher(Controller):
             return
 
         def done(draft: Watchpoint) -> None:
-            self._replace(replace(draft, id=current.id, enabled=current.enabled))
+            self._saved = replace(draft, id=current.id, enabled=current.enabled)
+            self._replace(self._saved)
 
         self._form(current, self._under_cursor(), done)
 
@@ -277,6 +279,16 @@ class Watcher(Controller):
     def _under_cursor(self) -> NodeSelection | None:
         selecting, index = self._selecting(), self._context.nodes_pane.current
         return None if selecting is None or index < 0 else selecting.named(index)
+
+    def tell_saved(self) -> None:
+        """Says what came of the watchpoint that the form saved last, once it was checked."""
+        saved, tally, change = self._saved, self.state.tally, self.session.watchpoints.last_change
+        if saved is None or tally is None or change is None or self.state.outdated:
+            return
+        self._saved = None
+        nodes = plural(self.session.watched_count(saved.selection), "node")
+        hits = plural(tally.by_watchpoint.get(saved.id, 0), "hit")
+        self.say(f"{change.words}: {nodes}, {hits}; {key_of('undo')} undoes")
 
     def act_toggle_enabled(self) -> None:
         current = self._current
@@ -308,12 +320,7 @@ class Watcher(Controller):
         if change is None:
             self.say("nothing to do again: nothing was undone since the last change")
         else:
-            self._show_change(f"done again: {change.words}; {self._undo_key()} undoes", change.before, change.after)
-
-    def _undo_key(self) -> str:
-        """Returns the keys for undo: in the tensor pane the undo key goes to the producer instead."""
-        key = key_of("undo")
-        return f"{key_of('pane_nodes')} then {key}" if self._context.current_pane() == "tensors" else key
+            self._show_change(f"done again: {change.words}; {key_of('undo')} undoes", change.before, change.after)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -419,7 +426,7 @@ class Watcher(Controller):
         change = self.session.watchpoints.last_change
         if change is not None:
             aside = f" ({more})" if more else ""
-            self._show_change(f"{change.words}; {self._undo_key()} undoes{aside}", change.before, change.after)
+            self._show_change(f"{change.words}; {key_of('undo')} undoes{aside}", change.before, change.after)
 
     def _show_change(self, said: str, before: tuple[Watchpoint, ...], after: tuple[Watchpoint, ...]) -> None:
         """Shows a changed list: checks again, marks again, and moves the cursor to the first new watchpoint."""

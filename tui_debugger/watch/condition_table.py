@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.errors import BadWatchpointError
+from tui_debugger.errors import BadWatchpointError, did_you_mean
 from tui_debugger.model import ErrorBits, ParamValue, words
 from tui_debugger.watch.expression import Fact, Quantity
 from tui_debugger.watch.expression import parse as parse_expression
@@ -351,7 +351,8 @@ def by_abbr(text: str) -> Condition:
     found = _BY_ABBR.get(word.upper()) or CONDITIONS.get(word.lower())
     if found is None:
         msg = f"no condition is called {word!r}"
-        raise BadWatchpointError(msg, hint="one of " + " ".join(_BY_ABBR))
+        alike = did_you_mean(word.lower().replace(" ", "_"), CONDITIONS)
+        raise BadWatchpointError(msg, hint=alike or "one of " + " ".join(_BY_ABBR))
     return found
 
 

@@ -41,6 +41,9 @@ _KINDS: Final = {
 }
 _WORDS: Final = {kind: word for word, kind in _KINDS.items()}
 _CLAUSE: Final = re.compile(rf"({'|'.join(_KINDS)})\s*=\s*(.*)", re.DOTALL)
+_SIGNS: Final = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
+_COMPARES: Final = re.compile("[<>]")
+_COMPARISON: Final = re.compile(r"(\w+)\s*([<>]=?)\s*([-+.\w]+)")
 _BACKSLASHES: Final = re.compile(r"\\+")
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _EXAMPLE: Final = "write it like: TL abs_mean_gt=0.5 @ category=weight, -re=bias$"
@@ -74,6 +77,26 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
         only_excludes = given.exclude and not given.include
         selection = NodeSelection(selection.include, given.exclude) if only_excludes else given
     return condition.id, params, selection
+
+
+def parse_typed(text: str) -> tuple[str, Params, NodeSelection]:
+    """Like ``parse_watch``, and understands a comparison without its condition: ``max > 100`` is ``TL max_gt=100``.
+
+    A comparison that no condition has is an expression.
+    """
+    try:
+        return parse_watch(text)
+    except BadWatchpointError:
+        head, at, tail = _outside_quotes(text)
+        if _COMPARES.search(head) is None:
+            raise
+    start = f"EX {head}"
+    if (found := _COMPARISON.fullmatch(head.strip())) is not None:
+        quantity, sign, value = found.groups()
+        name = f"{quantity.lower()}_{_SIGNS[sign]}"
+        own = (each.abbr for each in CONDITIONS.values() for spec in each.params if spec.name == name)
+        start = next((f"{abbr} {name}={value}" for abbr in own), start)
+    return parse_watch(f"{start} {at}{tail}")
 
 
 def format_watch(watchpoint: Watchpoint) -> str:

@@ -24,6 +24,7 @@ from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
 from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.sources.registry import limits
 from tui_debugger.stats.npy import open_array
 
 Dumps = Callable[[str], Path]
@@ -299,10 +300,10 @@ class TestNodes:
             "energy/Tensor.sum:0",
         ]
 
-    def test_edges_are_marked_as_inferred_and_the_header_says_so(self, dumps: Dumps, nodes: NodeTable) -> None:
+    def test_edges_are_marked_as_inferred_and_the_limits_say_so(self, dumps: Dumps, nodes: NodeTable) -> None:
         assert int(nodes.flags[nodes.find("energy/Torch.log")]) & NodeFlag.INFERRED
         with closing(open_source(dumps("msprobe-mix-2rank-mb-md5"))) as source:
-            assert any("edges are inferred" in notice for notice in source.info.notices)
+            assert any(limit.startswith("edges inferred: ") for limit in limits(source))
             assert source.info.layout == "msprobe dump of PyTorch, level mix, task statistics"
 
     def test_categories(self, nodes: NodeTable) -> None:

@@ -173,12 +173,6 @@ async def test_every_bad_cell_is_visited_once_and_then_again_from_the_start() ->
         assert (1, 300, 300) in seen
         assert seen[-1] == (0, 5, 5)  # the cursor was in that cell already
         assert "went on from the other end" in view.text
-        await view.press("I")
-        assert where(screen) == (1, 300, 300)
-        await view.press("i")
-        assert where(screen) == (0, 590, 0)
-        await view.press("A")
-        assert (where(screen) or ())[1] == 5
 
 
 async def test_x_and_m_go_to_the_extremes() -> None:
@@ -336,12 +330,12 @@ class TestBytes:
             names = sum(len(drawn.name(y)) + 45 for y in range(len(drawn.lines)))
             assert sum(len(strip.render(view.app.console).encode()) for strip in strips) - names < heat_module.PAGE
             coarse = drawn.picture.window.shape
-            await view.press("d")
+            await view.command("fine")
             assert "fine" in view.text
             finer = screen.heat.drawn
             assert finer is not None
             assert finer.picture.window.shape >= coarse
-            await view.press("d")
+            await view.command("fine")
             assert screen.heat.drawn is not None
             assert screen.heat.drawn.picture.window.shape == coarse
 

@@ -255,11 +255,6 @@ class TestSearch:
         with pytest.raises(CancelledError):
             find_extreme(array, True, progress=_stop)
 
-    def test_nan_and_inf_can_be_looked_for_each_by_itself(self) -> None:
-        array = np.array([0, np.inf, np.nan, -np.inf])
-        assert find_bad(array, (0,), 1, bad=np.isnan) == FoundElement((2,))
-        assert find_bad(array, (1,), 1, bad=np.isinf) == FoundElement((3,))
-
     def test_extremes_are_finite_and_first(self) -> None:
         array = np.array([np.nan, 3, -np.inf, 5, 5, np.inf, -2, -2])
         assert find_extreme(array, True) == FoundElement((3,))

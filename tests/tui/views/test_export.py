@@ -72,7 +72,7 @@ async def test_copy_takes_what_is_under_the_cursor_and_copy_all_everything(host:
         await screen.press("Y")
         assert screen.app.clipboard == "one \\x1b]52;c;evil\\x07"
         assert view.message == "copied 22 characters (the terminal must allow OSC 52)"
-        await screen.press("U")
+        await screen.command("copy_all")
         assert screen.app.clipboard == "two lines\nof \\x1b[31mtext"
 
 
@@ -83,9 +83,9 @@ async def test_copying_says_why_there_is_nothing_or_too_much(host: PlainHost) ->
         assert view.message == "there is nothing here yet"
         view.given = Extract("x", "text")
         await screen.press("Y")
-        assert view.message == "nothing under the cursor; U copies everything"
+        assert view.message == "nothing under the cursor; : Copy all copies everything"
         view.given = Extract("x", "é" * 40_000)
-        await screen.press("U")
+        await screen.command("copy_all")
         assert "80,000 bytes are too much for the clipboard" in view.message
         assert "e export to a file" in view.message
         assert screen.app.clipboard == ""
@@ -98,14 +98,14 @@ async def test_the_suffix_decides_what_is_written(
     view = Plain(host, FULL)
     async with opened(view) as screen:
         await screen.press("e")
-        assert "a-table.csv" in screen.text
-        assert ".csv, .npy, .txt or .svg" in screen.text
+        assert "a-table.npy" in screen.text
+        assert ".npy, .csv, .txt or .svg" in screen.text
         await screen.press("enter")
-        assert view.message == "wrote a-table.csv"
-        for name in ("a.npy", "a.txt", "A.SVG"):
+        assert view.message == "wrote a-table.npy"
+        for name in ("a-table.csv", "a.txt", "A.SVG"):
             await write(screen, name)
             assert view.message == f"wrote {name}"
-    assert np.load("a.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert np.load("a-table.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
     assert Path("a.txt").read_text() == "two lines\nof \\x1b[31mtext\n"
     with Path("a-table.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -132,7 +132,7 @@ async def test_a_picture_shows_the_view_and_not_the_question(host: PlainHost, tm
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("x.parquet", "this view can be written as .csv, .npy, .txt or .svg"),
+        ("x.parquet", "this view can be written as .npy, .csv, .txt or .svg"),
         ("x", "this view can be written as"),
         ("", "a file name is needed"),
         ("there.csv", "this file exists; nothing is overwritten"),

@@ -170,11 +170,11 @@ async def test_more_steps_than_columns() -> None:
         assert "up to 16 steps a column, the worst is shown" in screen.text
         await screen.press("n")
         assert "(worst at 617)" in screen.text
-        await screen.press("f")  # one step a column: the cursor stays where it was
+        await screen.press("z")  # one step a column: the cursor stays where it was
         assert int(view.grid.steps_here[0]) in range(600, 618)
         await screen.press("n" if view.grid.steps_here[0] < 617 else "N")
         assert "◆ origin  step 617" in screen.text or view.grid.steps_here == (617,)
-        await screen.press("{", "}", "]", "[")
+        await screen.press("[", "]", "]", "[")
         assert view.grid.steps_here == (617,)
 
 
@@ -214,7 +214,7 @@ async def test_everything_can_be_handed_out(bad_run: Path) -> None:
 async def test_a_run_without_steps_is_no_error() -> None:
     view, _ = view_of(Session(MemorySource({0: {}}, ops=[Op("a")])))
     async with opened(view, NARROW) as screen:
-        await screen.press("r", "enter", "left", "right", "n", "f", "t", "x", ">")
+        await screen.press("r", "enter", "left", "right", "n", "z", "t", "x", ">")
         screen.check_clean()
 
 

@@ -145,19 +145,19 @@ async def test_a_finding_that_is_not_nan_asks_its_watchpoint_upstream(
         assert "bad here means: " in screen.text
 
 
-async def test_w_shows_the_next_thing_that_was_found(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
+async def test_m_shows_the_next_thing_that_was_found(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     hit = next(hit for hit in hits if len(questions_about(session, hit)) > 1)
     async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit)), WIDE) as screen:
         first = next(line for line in screen.lines if "bad here means: " in line)
         assert "(finding 1 of" in first
-        await screen.press("w")
+        await screen.press("m")
         second = next(line for line in screen.lines if "bad here means: " in line)
         assert "(finding 2 of" in second
         assert second.partition("(")[0] != first.partition("(")[0]
     single = hit_on(hits, "Log-op381", 3)
     async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(single)), WIDE) as screen:
-        await screen.press("w")
+        await screen.press("m")
         assert "nothing else was found" in screen.text
 
 

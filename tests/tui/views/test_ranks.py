@@ -156,7 +156,7 @@ async def test_a_thousand_ranks_share_columns(size: tuple[int, int]) -> None:
     async with opened(view, size) as screen:
         await screen.press("]")
         assert row_line(screen, "weight").count("▇") == 1
-        await screen.press("f", "end")
+        await screen.press("z", "end")
         assert "ranks a column" not in screen.text
         screen.check_clean()
 

@@ -27,7 +27,6 @@ from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.matching import NodeMatch, Rule
 from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, Options, RunsReport, StepPlace, StepReport
-from tui_debugger.diagnose.runs.tree import Show
 from tui_debugger.model import no_progress
 from tui_debugger.session.comparison import ComparedRun, RunComparison
 from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
@@ -132,13 +131,13 @@ async def test_runs_that_are_the_same_say_so_with_what_was_compared(dumps: Dumps
         assert "pairs of tensors by their values; 2 steps of" in screen.text
         await screen.press("n")
         assert "no difference begins anywhere" in screen.text
-        await screen.press("1")
-        assert "nothing at this step: where differences begin; 3 shows all nodes" in screen.text
+        await only(screen, "begin")
+        assert "nothing at this step: where differences begin; f chooses others" in screen.text
 
 
 async def test_what_only_one_run_has_stands_in_its_scope(dumps: Dumps) -> None:
     async with pair(dumps, "d_sdpa") as screen:
-        await screen.press(str(int(Show.ONE_SIDED)))
+        await only(screen, "in one")
         softmax, fused = (line_with(screen, name) for name in ("Torch.softmax", "scaled_dot_product_attention"))
         assert softmax.split()[:2] == ["+", "A"]
         assert fused.split()[:2] == ["+", "B"]
@@ -235,17 +234,24 @@ async def test_steps_and_ranks_keep_the_cursor_on_its_node(runs: tuple[Path, Pat
         assert "rank 1" in screen.text
 
 
+async def only(screen: Driver, words: str) -> None:
+    """Chooses which nodes are shown."""
+    await screen.press("f")
+    await screen.type(words)
+    await screen.press("enter")
+
+
 async def test_each_filter_shows_what_it_says(dumps: Dumps) -> None:
     async with pair(dumps, "e_mul") as screen:
         view = view_of(screen)
-        await screen.press("1")
+        await only(screen, "begin")
         assert view.table.row_count == 5  # the node and the scopes around it
         assert "where differences begin: 1 of 196 nodes" in screen.text
-        await screen.press("2")
+        await only(screen, "what differs")
         assert "what differs: 108 of 196 nodes" in screen.text
-        await screen.press("4")
+        await only(screen, "in one")
         assert "in one run only: 0 of 196 nodes" in screen.text
-        await screen.press("5")
+        await only(screen, "doubts")
         assert "doubts: 0 of 196 nodes" in screen.text
         await screen.press("n")  # which shows it, whatever the filter
         assert name_here(view) == GELU
@@ -263,7 +269,8 @@ async def test_scopes_open_and_close(dumps: Dumps) -> None:
         assert view.table.row_count == rows
         await screen.press("asterisk")
         assert view.table.row_count != rows
-        await screen.press("1", "space")
+        await only(screen, "begin")
+        await screen.press("space")
         assert "all scopes are open here" in screen.text
 
 
@@ -506,7 +513,8 @@ async def test_a_tensor_that_cannot_be_read_is_a_doubt_in_its_place(runs: tuple[
     for run in runs:
         own(outputs(run / "rank_0", 0, "ReLU")).write_bytes(b"nothing")
     async with compared(*runs) as screen:
-        await screen.press("less_than_sign", "left_square_bracket", "5")
+        await screen.press("less_than_sign", "left_square_bracket")
+        await only(screen, "doubts")
         await screen.settled()
         (row,) = [row for row in screen.rows(view_of(screen).table) if "ReLU-op2" in row]
         assert row.startswith("? ")
@@ -541,7 +549,8 @@ async def test_of_many_nodes_only_those_on_the_screen_are_made(monkeypatch: pyte
         screen.main.views.open_here("runs")
         await screen.settled()
         view = view_of(screen)
-        await screen.press("3", "home", "asterisk", "end")
+        await only(screen, "all nodes")
+        await screen.press("home", "asterisk", "end")
         await screen.settled()
         assert view.table.row_count > 2_000
         page = view.table.page

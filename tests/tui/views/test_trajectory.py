@@ -65,7 +65,7 @@ async def test_only_those_with_remarks_and_the_order_of_moving(dumps: Dumps) -> 
         await screen.press("x")
         assert view.table.row_count == 4
         assert "x shows all" in screen.text
-        await screen.press("x", "s", "home")
+        await screen.press("x", "comma", "home")
         assert view.table.row_count == 10
         assert view.weight is not None
         assert view.weight.key.node == "head.bias"
@@ -94,7 +94,7 @@ async def test_a_run_without_weights_says_so() -> None:
     session = Session(MemorySource({0: {0: {("ReLU", Side.OUTPUT, 0): np.ones(3)}}}))
     async with followed(session) as (screen, host, view):
         assert "no weight was dumped at these steps" in screen.text
-        await screen.press("enter", "v", "x", "s", "r")
+        await screen.press("enter", "v", "x", "comma", "r")
         assert host.opened == []
         assert view.target_here is view.about
 
@@ -116,7 +116,7 @@ async def test_names_of_any_kind_are_shown_safely(size: tuple[int, int]) -> None
         for _ in HOSTILE:
             await screen.press("down")
             screen.check_clean()
-        await screen.press("x", "s", "r")
+        await screen.press("x", "comma", "r")
         screen.check_clean()
         handed = view.extract()
         assert handed is not None

@@ -82,7 +82,7 @@ async def test_a_large_screen_shows_several_statistics(session: Session) -> None
         assert len({each.plot.margin for each in view.plots.drawings}) == 1
         await screen.press("m", "y")
         assert view.plots.drawings[0].title == "norm (log)"
-        await screen.press("d")
+        await screen.command("dots")
         assert not any(0x2800 < ord(char) < 0x2900 for char in screen.text)
         await screen.resize(80, 24)
         assert len(view.plots.drawings) == 1
@@ -122,13 +122,13 @@ async def test_other_tensors_are_laid_over_it(session: Session) -> None:
         await screen.type("Log-op381")
         await screen.press("enter")
         assert len(view.overlay.shown) == 3
-        await screen.press("s")
+        await screen.command("over('node')")
         await screen.press("enter")
         assert len(view.overlay.shown) == 4
-        await screen.press("x", "x", "x")
+        await screen.press("d", "d", "d")
         assert [key.node for key in view.overlay.keys] == ["head.weight"]
         assert view.plots.drawings[0].title == "max, mean, min"
-        await screen.press("x")
+        await screen.press("d")
         assert "this is the only tensor" in screen.text
 
 
@@ -136,10 +136,10 @@ async def test_the_same_tensor_of_another_rank(tmp_path: Path) -> None:
     session = opened_session(write_dump(tmp_path, ranks=(0, 1)).root)
     view, _ = view_of(session, "fc1.weight")
     async with opened(view, NARROW) as screen:
-        await screen.press(">")
+        await screen.command("over('rank')")
         assert [key.rank for key in view.overlay.keys] == [0, 1]
         assert "△ rank 1 fc1.weight:out:0" in screen.text
-        await screen.press(">")
+        await screen.command("over('rank')")
         assert "all of these are shown already" in screen.text
         await screen.press("w")
         assert "no update operator" not in screen.text

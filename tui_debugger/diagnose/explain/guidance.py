@@ -200,14 +200,6 @@ class GuidanceLine:
         ) or [""]
 
 
-_OF_STANDING = {
-    Standing.LIKELY: LineKind.LIKELY,
-    Standing.POSSIBLE: LineKind.POSSIBLE,
-    Standing.UNKNOWN: LineKind.UNKNOWN,
-    Standing.RULED_OUT: LineKind.RULED_OUT,
-}
-
-
 def lines(guidance: Guidance) -> Iterator[GuidanceLine]:
     row = guidance.tensor
     yield GuidanceLine(LineKind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
@@ -236,7 +228,7 @@ def _section_lines(section: GuidanceSection) -> Iterator[GuidanceLine]:
         yield GuidanceLine(LineKind.HEADING, "Likely causes", 2)
     for cause in section.causes:
         text = f"{GLYPHS[cause.standing]} {cause.standing.word}: {clean(cause.title)}"
-        yield GuidanceLine(_OF_STANDING[cause.standing], text, 2, 2)
+        yield GuidanceLine(LineKind[cause.standing.name], text, 2, 2)
         yield GuidanceLine(LineKind.EVIDENCE, clean(cause.evidence), 6)
     if section.advice:
         yield GuidanceLine(LineKind.HEADING, "Look next", 2)

@@ -281,9 +281,7 @@ class Tracer:
             behind = None if bad_inputs else self._behind(ref)
             if behind is not None:
                 bad_inputs = [bad_input for bad_input in behind.bad_inputs if bad_input.ref not in seen]
-            branches = tuple(
-                Branch(bad_input.way, self._tensor(bad_input.ref), bad_input.ref.row) for bad_input in bad_inputs[1:]
-            )
+            branches = tuple(self._branch(each.ref, each.way) for each in bad_inputs[1:])
             hops.append(replace(self._hop(ref, way), others=branches, peers=self._peers(inputs)))
             if not bad_inputs:
                 return self._ended(hops, inputs, behind)
@@ -316,9 +314,7 @@ class Tracer:
         first, *others = stalling
         path = Tracer(self._session, ALL_ZERO, self._progress).trace(stalling[0].tensor)
         branches = tuple(
-            Branch(self._into(each), self._tensor(self._ref(each.tensor)), self._ref(each.tensor).row)
-            for each in others
-            if each.tensor is not None
+            self._branch(self._ref(each.tensor), self._into(each)) for each in others if each.tensor is not None
         )
         into = replace(path.hops[0], way=self._into(first))
         return replace(
@@ -365,6 +361,9 @@ class Tracer:
 
     def _tensor(self, ref: NodeTensorRef) -> TensorRow:
         return self._rank(ref.rank).tensor(ref)
+
+    def _branch(self, ref: NodeTensorRef, way: Way) -> Branch:
+        return Branch(way, self._tensor(ref), ref.row)
 
     def _hop(self, ref: NodeTensorRef, way: Way) -> PathHop:
         found = self._known_hops.get(ref)

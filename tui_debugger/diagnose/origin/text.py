@@ -391,7 +391,6 @@ def nearest_words(path: Path) -> str:
 
 WIDTH = 80
 """The width of tables without a terminal."""
-_BLOCK_TITLES = ("", *STATISTIC_TITLES)
 _FRAMES = 6
 """The most framework lines that are shown above the user's own."""
 
@@ -418,7 +417,7 @@ def origin_lines(
     """
     yield ""
     place = f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
-    yield meant(place, Meaning.ORIGIN if origin.starts_here else Meaning.FINDING)
+    yield meant(place, Meaning.FINDING)
     yield f"  {clean(origin.node)}"
     yield from f"  {why(origin, overflow=overflow)}".split("\n")
     yield from _block_table(origin, terminal)
@@ -451,7 +450,7 @@ def _meaning(row: TensorRow) -> Meaning | None:
 
 def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
     """The table in ``WIDTH`` columns: types and shapes come below it when they do not fit."""
-    lines = _aligned([list(_BLOCK_TITLES), *cells])
+    lines = _aligned([["", *STATISTIC_TITLES], *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
     if max(map(len, wide)) <= WIDTH:
@@ -507,7 +506,16 @@ def _frame(frame: Frame, *, mine: bool) -> Iterator[str]:
         yield f"      {clean(frame.code)}"
 
 
-_TITLES = ("", "step", "rank", "graph", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
+_COLUMNS = (
+    Column("", weight=8),
+    Column("step", right=True, weight=7),
+    Column("rank", right=True, weight=6),
+    Column("graph", right=True, weight=5),
+    Column("tensor", cut=Cut.MIDDLE, weight=9),
+    *statistic_columns(TENSOR_TABLE[:4]),
+    Column("dtype, shape", cut=Cut.END, weight=3),
+)
+_TITLES = [column.title for column in _COLUMNS]
 _NAME = _TITLES.index("tensor")
 _SHORTEST = 20
 """The length to which names may be cut."""
@@ -543,15 +551,6 @@ def _path_columns(path: Path) -> list[int]:
 
 def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
     kept = _path_columns(path)
-    columns = [
-        Column("", weight=8),
-        Column("step", right=True, weight=7),
-        Column("rank", right=True, weight=6),
-        Column("graph", right=True, weight=5),
-        Column("tensor", cut=Cut.MIDDLE, weight=9),
-        *statistic_columns(TENSOR_TABLE[:4]),
-        Column("dtype, shape", cut=Cut.END, weight=3),
-    ]
     rows: list[TableRow] = []
     for hop in path.hops:
         if hop is not path.start:
@@ -559,10 +558,10 @@ def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
         cells = _cells(path, hop)
         rows.append([meant(cells[0], _HOPS.get(cells[0])), *(cells[at] for at in kept[1:])])
         rows += map(FullWidthLine, _others(hop))
-    return [columns[at] for at in kept], rows
+    return [_COLUMNS[at] for at in kept], rows
 
 
-_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.ORIGIN, "?": Meaning.DOUBT}
+_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.FINDING, "?": Meaning.DOUBT}
 
 
 def _table(path: Path) -> Iterator[str]:

@@ -174,7 +174,7 @@ class Upstream:
         """Returns what a tensor was made from and which of that is bad; it need not have been dumped itself."""
         found = self._examined.get(ref)
         if found is None:
-            place = [np.array([each], np.int64) for each in (ref.row, int(ref.side), ref.slot, ref.round)]
+            place = np.array([[ref.row], [int(ref.side)], [ref.slot], [ref.round]])
             causes = made_from(self.measurements, ref.step, *place)
             places = [causes.located(int(value["step"]), int(value["index"])) for value in causes.values]
             self._fetch(self.ref(at) for at in places if at is not None)

@@ -24,12 +24,14 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text import markdown
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.numbers import NONE, and_more, number, plural
 from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.tensors import index_text, shape_text, stack_text
 
 FEW: Final = 10
 """The most doubts and one-sided nodes that are listed for people."""
+_NAMED: Final = 3
+"""The most one-sided nodes that are named although the values around them prove what they do."""
 DESCRIBED: Final = 20
 """The most findings whose values are read to describe their difference."""
 
@@ -254,6 +256,11 @@ def one_sided_lines(report: RunsReport) -> Iterator[str]:
                 if one.side == side:
                     found.setdefault(one.name, []).append(step.place[2 + side])
                     covered[one.name] = one.covered
+        proven = [text for text in found if covered[text]]
+        if len(proven) > _NAMED:
+            for text in proven:
+                del found[text]
+            yield clean(f"only in {name}, proven by values: {and_more(proven, _NAMED)} (--json says how)")
         for text in list(found)[:FEW]:
             steps = ", ".join(map(str, dict.fromkeys(found[text])))
             yield clean(f"only in {name}: {text} (step {steps}): {covered[text] or 'nothing around it tells'}")
@@ -309,7 +316,7 @@ def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: 
     yield "# Two runs compared"
     yield ""
     for name, path in zip("AB", paths, strict=True):
-        yield f"* {name}: {markdown.code(markdown.without_homes(path))}"
+        yield f"* {name}: {markdown.code(markdown.with_tilde(path))}"
     yield ""
     yield f"**{markdown.prose(verdict_text(report))}**"
     yield ""

@@ -21,14 +21,7 @@ from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
-from tui_debugger.live.client.recorded import (
-    NO_NAME,
-    NOT_ANNOUNCED,
-    NOT_TAKEN,
-    TOO_NESTED,
-    CopyBudget,
-    Recordings,
-)
+from tui_debugger.live.client.recorded import NO_NAME, NOT_ANNOUNCED, NOT_TAKEN, TOO_NESTED, CopyBudget, Recordings
 from tui_debugger.live.client.unpacking import UnpackedValue, in_words, name_text, unpack
 from tui_debugger.live.wire import START
 

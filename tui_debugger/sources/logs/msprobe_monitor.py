@@ -30,16 +30,11 @@ from tui_debugger.sources.logs.layout import MONITOR_FILE
 from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
 
-INFERRED: Final = (
-    "edges are inferred from names: a module is made of those inside it, a gradient of its module's, optimizer state "
-    "of its gradient; what feeds a module is what it recorded itself"
-)
 NOTICES: Final = (
     "the monitor of msprobe writes statistics, no values; its NaN counts leave Inf out, which extremes and norms show",
     "numbers of monitor V1 have six decimals: 0.0 is not known, never zero",
     "monitor V2 has no shapes: of a tensor only the elements that are NaN, and one other, are counted",
     "a row of collective communication (cc) is all its calls of a step together; extremes leave out calls with NaN",
-    INFERRED,
 )
 STATISTICS: Final = ("min", "max", "mean", "norm", "nans")
 _FIELDS: Final = {"min": "minimum", "max": "maximum", "mean": "mean", "norm": "l2"}

@@ -20,7 +20,7 @@ from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart, sorted_parts
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import TensorFlag, TensorPlaces
+from tui_debugger.sources.base import RecordedMeta, StepPlace, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FileState,
     GraphlessSource,
@@ -66,7 +66,7 @@ class LogStepTable(StatisticsTable):
         norm = entry.numbers.l1 if entry.numbers is not None and entry.shape is None else None
         return 0 if norm is None else hash(f"l1 {norm!r}") or 1
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         entry = self._entries[index]
         return None if entry.shape is None else (entry.dtype, entry.shape)
 
@@ -221,7 +221,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
     def _paths(self, unit: str) -> Iterable[str]:
         return (unit,)
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         for rank, paths in self._layout.logs.items():
             yield from ((rank, None, path) for path in paths)
         yield from super().places()

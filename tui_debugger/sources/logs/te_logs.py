@@ -23,7 +23,6 @@ from tui_debugger.text.numbers import plural
 NOTICES: Final = (
     "numbers have four decimals: each is exact to ±5e-5 only; 0.0000 is not known, never zero",
     "no shapes and no counts: one element stands for all of a tensor",
-    "no edges: origins are the first bad in order",
 )
 _LINE: Final = re.compile(
     r".{0,80}? - INFO - (\S.*)_(activation|gradient|weight|output|wgrad|dgrad)_(\S+)\s+"

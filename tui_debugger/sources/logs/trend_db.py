@@ -29,7 +29,7 @@ from tui_debugger.sources.logs.entries import (
     number_rounds,
     scope,
 )
-from tui_debugger.sources.logs.msprobe_monitor import INFERRED, STATISTICS, MonitorRow, numbers_of, step_of
+from tui_debugger.sources.logs.msprobe_monitor import STATISTICS, MonitorRow, numbers_of, step_of
 
 NOTICES: Final = (
     "a trend database has statistics, no values, no types and no shapes: one element stands for all but counted NaN",
@@ -39,12 +39,8 @@ _FROM_DUMP: Final = (
     "all statistics missing (NULL) counts as NaN: the database does not tell NaN from nothing",
     "steps are training steps only if the database was made with --micro_step false",
     "else each step is forward and backward of a part of one, and a gradient may come before what made it bad",
-    "edges are inferred from equal statistics",
 )
-_FROM_MONITOR: Final = (
-    "numbers have six decimals: 0.0 is not known, never zero",
-    INFERRED,
-)
+_FROM_MONITOR: Final = ("numbers have six decimals: 0.0 is not known, never zero",)
 _INF: Final = 1e9 + 1
 _CLAMPED: Final = 1e9
 _MOST: Final = 1 << 40

@@ -466,7 +466,10 @@ class _GroupMatching:
         self._facts = [
             GroupFacts({(side, slot): index for side, slot, index in group.files}, group.timestamp) for group in groups
         ]
-        self._earlier = _EarlierStep(earlier)
+        before = [] if earlier is None else list(enumerate(earlier.keys))
+        self._before = {key: earlier.open.get(at, (int(earlier.node[at]),)) for at, key in before if earlier}
+        """Rows that an earlier step left to a name; one where it decided."""
+        self._doubted_before = {key for at, key in before if earlier and earlier.uncertain[at]}
         self._order: Sequence[int] = table.order.tolist()
         self._outputs: Sequence[int] = table.outputs.tolist()
         self._candidate_sets: list[Candidates] = []
@@ -484,7 +487,7 @@ class _GroupMatching:
         rows = dict.fromkeys(candidates.rows)
         waiting = []
         for group in candidates.groups:
-            before = self._earlier.rows(self._keys[group])
+            before = self._before.get(self._keys[group], ())
             if len(before) == 1 and before[0] in rows:
                 del rows[before[0]]
                 self._settled[before[0]] = group
@@ -517,9 +520,9 @@ class _GroupMatching:
         match = _result(self._keys, self._settled, self._proposed)
         match.uncertain[list(self._doubted)] = True
         match.uncertain[:] |= np.isin(match.node, list(self._strained)) & (match.node != NOWHERE)
-        for group, key in enumerate(self._keys) if self._earlier.doubts else ():
-            match.uncertain[group] |= self._earlier.doubted(key) and (
-                group in self._open or len(self._earlier.rows(key)) == 1
+        for group, key in enumerate(self._keys) if self._doubted_before else ():
+            match.uncertain[group] |= key in self._doubted_before and (
+                group in self._open or len(self._before[key]) == 1
             )
         return replace(match, open=self._open)
 
@@ -626,28 +629,3 @@ class _GroupMatching:
         }
         rows = tuple(row for row in candidates.rows if row not in self._settled and row not in idle)
         return Candidates(rows, [group for group in candidates.groups if group in self._open], candidates.named)
-
-
-class _EarlierStep:
-    """The results of an earlier step, by name."""
-
-    def __init__(self, match: GroupMatch | None) -> None:
-        self._rows: dict[Key, tuple[int, ...]] = {}
-        self._doubted: set[Key] = set()
-        if match is None:
-            return
-        for group, key in enumerate(match.keys):
-            self._rows[key] = match.open.get(group, (int(match.node[group]),))
-            if match.uncertain[group]:
-                self._doubted.add(key)
-
-    @property
-    def doubts(self) -> bool:
-        return bool(self._doubted)
-
-    def rows(self, key: Key) -> tuple[int, ...]:
-        """Rows that remained for a name; one when it was decided, none when the name is new."""
-        return self._rows.get(key, ())
-
-    def doubted(self, key: Key) -> bool:
-        return key in self._doubted

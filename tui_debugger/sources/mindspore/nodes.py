@@ -40,7 +40,7 @@ from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import latest, tensor_keys
+from tui_debugger.sources.base import latest, longer, tensor_keys
 from tui_debugger.sources.mindspore.assign import WHOLE, Digest
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, MindSporeStepListing
@@ -453,10 +453,8 @@ class EarlierMatches:
         left_open.update((numbers[group], rows) for group, rows in match.open.items())
 
     def _grow(self, groups: FileGroups) -> None:
-        more = int(groups.prefixes.max(initial=-1)) + 1 - len(self._row)
-        if more > 0:
-            self._row = np.append(self._row, np.full(more, _NEVER, np.int32))
-            self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
+        length = int(groups.prefixes.max(initial=-1)) + 1
+        self._row, self._doubtful = longer(self._row, length, _NEVER), longer(self._doubtful, length)
 
 
 Rows = tuple[Int32, Mask]
@@ -535,10 +533,7 @@ class NodeMap:
         return self._row, self._doubtful
 
     def _grow(self, length: int) -> None:
-        more = length - len(self._row)
-        if more > 0:
-            self._row = np.append(self._row, np.full(more, _UNKNOWN, np.int32))
-            self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
+        self._row, self._doubtful = longer(self._row, length, _UNKNOWN), longer(self._doubtful, length)
 
     def _enter(self, unknown: Int32, listing: MindSporeStepListing, progress: ProgressFn) -> None:
         first = not (self._row != _UNKNOWN).any()

@@ -28,6 +28,7 @@ from tui_debugger.sources.base import (
     Changes,
     OtherArgument,
     StepEntries,
+    StepPlace,
     TensorSlot,
     TensorTable,
     Writer,
@@ -281,7 +282,7 @@ class MindSporeSource:
             parts += rank.unreadable()
         return sorted_parts(parts)
 
-    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+    def places(self) -> Iterator[StepPlace]:
         """See ``base.AccountingSource``. A rank that was not looked at is one place, and its layout is not read."""
         with self._lock:
             ranks = dict(self._ranks)

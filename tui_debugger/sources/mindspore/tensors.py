@@ -25,6 +25,7 @@ from tui_debugger.sources.base import (
     NO_NUMBER,
     Names,
     OverflowRecord,
+    RecordedMeta,
     TensorFlag,
     TensorPlaces,
     TensorTable,
@@ -187,7 +188,7 @@ class MindSporeStepTable(TensorTable):
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.doubtful_mean(at[1], right_mean=self._right_mean) if at else None
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.meta(at[1]) if at else None
 

@@ -79,9 +79,6 @@ class StepCalls:
     Columns have a row per tensor in the order of calls, parameters last, or per call.
     """
 
-    task: str = ""
-    level: str = ""
-    framework: str = ""
     nodes: list[NodeInfo] = field(default_factory=list)
     """In the order of their first calls; parameters where their module was called."""
     calls: int = 0
@@ -202,9 +199,6 @@ def _built(files: StepFiles) -> _Builder:
 
 def _new_step(files: StepFiles) -> StepCalls:
     return StepCalls(
-        files.task,
-        files.level,
-        files.framework,
         tensors_listed=files.tensors_listed,
         stacks=files.stacks,
         stack_of=files.stack_of,

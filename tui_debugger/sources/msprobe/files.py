@@ -22,7 +22,6 @@ from tui_debugger.sources.msprobe.unnamed import is_of_replay
 _SMALL: Final = 1 << 26
 """Limit of bytes of a step's files for a second read that compares them with other steps."""
 _VALUES: Final = (".pt", ".npy")
-_HEAD: Final = re.compile(r'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
 _DATA: Final = re.compile(r'"data"\s*:\s*\{')
 _KEY: Final = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 
@@ -37,7 +36,7 @@ class _NoJsonError(BadCallsError):
     def __init__(self, why: str, whole: dict[str, Any]) -> None:
         super().__init__(why)
         self.whole = whole
-        """Head of the file, and the calls in front of the damage."""
+        """The calls in front of the damage."""
 
 
 @dataclass(slots=True)
@@ -45,9 +44,6 @@ class StepFiles:
     """The contents of the files of a step."""
 
     directory: str
-    task: str = ""
-    level: str = ""
-    framework: str = ""
     data: dict[str, Any] = field(default_factory=dict)
     saved: dict[str, Any] = field(default_factory=dict)
     """Tensors that the program saved by name."""
@@ -138,16 +134,11 @@ def _calls_in(name: str, files: StepFiles, listed: Collection[str]) -> dict[str,
     except BadCallsError as error:
         files.problems.append((name, str(error)))
         return {}
-    files.task, files.level, files.framework = (_text(top.get(key)) for key in ("task", "level", "framework"))
     data = top.get("data")
     if isinstance(data, dict):
         return data
     files.problems.append((name, "no calls in it: it holds no object named data"))
     return {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _load(directory: str, name: str) -> dict[str, Any]:
@@ -177,7 +168,7 @@ def _load(directory: str, name: str) -> dict[str, Any]:
 
 
 def _whole_calls(raw: bytes) -> dict[str, Any]:
-    """The head of a damaged file of calls, and the calls in front of the damage."""
+    """The calls in front of the damage of a file of calls."""
     text = bytes(raw).decode("utf-8", "replace")
     begin = _DATA.search(text)
     if begin is None:
@@ -190,7 +181,7 @@ def _whole_calls(raw: bytes) -> dict[str, Any]:
         except (ValueError, RecursionError):
             break
         data[name] = value
-    return {**dict(_HEAD.findall(text, 0, begin.start())), "data": data}
+    return {"data": data}
 
 
 # -- stacks -----------------------------------------------------------------------------------------------

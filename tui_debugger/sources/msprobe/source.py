@@ -21,12 +21,20 @@ from typing import Final
 import numpy as np
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array, Int32, Int64, Integers
+from tui_debugger.arrays import Int32, Int64, Integers
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, UnreadablePart
-from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
+from tui_debugger.sources.base import (
+    CallArguments,
+    RecordedMeta,
+    TensorFlag,
+    TensorPlaces,
+    directory_states,
+    longer,
+    no_garbage_collection,
+)
 from tui_debugger.sources.directories import DumpLayout
 from tui_debugger.sources.graphless import (
     FileState,
@@ -43,8 +51,14 @@ from tui_debugger.sources.msprobe.calls import (
     StepCalls,
     read_calls,
 )
-from tui_debugger.sources.msprobe.contents import contents_of_nan, how_to_read
-from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
+from tui_debugger.sources.msprobe.edges import (
+    contents_of_nan,
+    differ,
+    how_to_read,
+    infer_edges,
+    infer_producers,
+    written_in,
+)
 from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
@@ -52,10 +66,6 @@ from tui_debugger.stats.records import ROW, RecordedColumns, RecordState
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
-INFERRED: Final = (
-    "edges are inferred from tensors that look the same and from modules around calls: nothing in the dump says what "
-    "flows where"
-)
 _FRAMEWORKS: Final = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 _HEAD_BYTES: Final = 4096
 _HEAD: Final = re.compile(rb'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
@@ -156,7 +166,7 @@ class MsprobeStepTable(StatisticsTable):
     def hashed(self, index: int) -> int:
         return int(self._hashes[index]) if self._hashes is not None else 0
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         shape = int(self._shape[index])
         return (self._dtypes[int(self._dtype[index])], self._shapes[shape]) if shape >= 0 else None
 
@@ -253,22 +263,22 @@ class _MsprobeNodes(InferredNodes):
         fresh = rows >= before
         scalars = [(rows[node], slot, self._scalar(text)) for node, slot, text in step.scalars if fresh[node]]
         count = len(self.names)
-        counts = _longer(self._counts, count)
+        counts = longer(self._counts, count)
         counts[rows[fresh]] = np.minimum(found.inputs[fresh], MAX_SLOTS)
         mine = fresh[found.node] & (found.position < MAX_SLOTS)
         ptr = pointers(counts)
-        in_node, in_slot = _longer(self._in_node, int(ptr[-1]), -1), _longer(self._in_slot, int(ptr[-1]))
+        in_node, in_slot = longer(self._in_node, int(ptr[-1]), -1), longer(self._in_slot, int(ptr[-1]))
         at = ptr[rows[found.node[mine]]] + found.position[mine]
         producer = found.producer[mine]
         in_node[at] = np.where(producer >= 0, rows[producer], -1)
         in_slot[at] = found.slot[mine]
         for row, slot, constant in scalars:
             in_node[ptr[row] + slot] = constant
-        flags = _longer(self._flags, count)
+        flags = longer(self._flags, count)
         flags[rows[fresh]] = int(NodeFlag.INFERRED if mine.any() else NodeFlag.FILE_ONLY)
         saved = self.types.get(SAVED_TYPE, -1), self.types.get(SAVED_TYPE + BACKWARD, -1)
         flags[np.isin(self.type_of, saved)] = int(NodeFlag.FILE_ONLY)
-        outputs = _longer(self._outputs, count, 1)
+        outputs = longer(self._outputs, count, 1)
         is_output = step.side == int(Side.OUTPUT)
         np.maximum.at(outputs, rows[step.node[is_output]], step.slot[is_output].astype(np.int64) + 1)
         self._counts, self._in_node, self._in_slot = counts, in_node, in_slot
@@ -299,11 +309,6 @@ class _MsprobeNodes(InferredNodes):
         self._in_node[edge[wrong]] = new
         self._in_slot[edge[wrong]] = np.where(new >= 0, step.slot[np.maximum(found, 0)], 0)
         return True
-
-
-def _longer(column: Array, count: int, fill: int = 0) -> Array:
-    """A copy of a column with ``count`` rows, the new ones filled."""
-    return np.append(column, np.full(count - len(column), fill, column.dtype))
 
 
 @dataclass(slots=True)
@@ -394,10 +399,8 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
             yield f"task {task}: extremes, means and norms were recorded, no values; one NaN hides all of them"
         if level == "L1":
             yield "level L1: calls are named by their numbers in the step; micro-batches are not told apart"
-        if level != "debug":
-            yield INFERRED
-        else:
-            yield "level debug: tensors that the program saved by name; there are no edges"
+        if level == "debug":
+            yield "level debug: tensors that the program saved by name"
 
     def _read(self, rank: int, step: int, nodes: _MsprobeNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
         with no_garbage_collection():

@@ -7,7 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +24,12 @@ from tui_debugger.sources.named_trees.layout import (
     FX_FILE,
     FX_READER,
     SINGLE_READER,
-    Says,
     read_tree,
     says_atb,
     says_fx,
     says_single,
 )
 from tui_debugger.sources.tensor_files.converted import IndexedTensor
-from tui_debugger.sources.tensor_files.layout import Layout
 from tui_debugger.sources.tensor_files.listing import GRAPH, STATISTICS, FileTree, NamedFile
 from tui_debugger.sources.tensor_files.source import TensorFilesSource
 from tui_debugger.stats.atb_file import named_instead
@@ -47,34 +46,6 @@ _NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
 """Cells that stand for a number that was not recorded; any other word makes the row invalid."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
 """The directory of inputs, and of outputs, in ATB's dumps."""
-
-
-def open_fx(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    tree = FileTree("dump of TorchAir (FX)", _reads(says_fx), fx_file, FX_READER.shows, ending=".npy")
-    return TensorFilesSource(root, given, notices, tree)
-
-
-def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    tree = FileTree(
-        "dump of ATB", _reads(says_atb), atb_file, ATB_READER.shows, refers=_named_by_atb, recorded=recorded_by_atb
-    )
-    return TensorFilesSource(root, given, notices, tree)
-
-
-def open_single(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    tree = FileTree(
-        "dump of msprobe (SingleSave)",
-        _reads(says_single),
-        single_file,
-        SINGLE_READER.shows,
-        refers=_named_by_single,
-        ending=".npy",
-    )
-    return TensorFilesSource(root, given, notices, tree)
-
-
-def _reads(says: Says) -> Callable[[Path], Layout]:
-    return lambda root: read_tree(root, says)
 
 
 def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
@@ -224,3 +195,34 @@ def _stats(
         sum_squares=finite[3] ** 2 if finite[3] is not None else 0.0,
         at_least=AtLeast.NAN | AtLeast.INF if unknown and count else AtLeast.NONE,
     )
+
+
+def _open(tree: FileTree, root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
+    return TensorFilesSource(root, given, notices, tree)
+
+
+open_fx: Final = partial(
+    _open, FileTree("dump of TorchAir (FX)", partial(read_tree, says=says_fx), fx_file, FX_READER.shows, ending=".npy")
+)
+open_atb: Final = partial(
+    _open,
+    FileTree(
+        "dump of ATB",
+        partial(read_tree, says=says_atb),
+        atb_file,
+        ATB_READER.shows,
+        refers=_named_by_atb,
+        recorded=recorded_by_atb,
+    ),
+)
+open_single: Final = partial(
+    _open,
+    FileTree(
+        "dump of msprobe (SingleSave)",
+        partial(read_tree, says=says_single),
+        single_file,
+        SINGLE_READER.shows,
+        refers=_named_by_single,
+        ending=".npy",
+    ),
+)

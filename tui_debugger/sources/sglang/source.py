@@ -64,6 +64,10 @@ _LONG: Final = 200
 _LARGEST: Final = 1 << 40
 
 
+_Context = tuple[tuple[str, str], ...]
+"""Tags that the program added, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Tags:
     """A file, by the tags in its name."""
@@ -76,7 +80,7 @@ class _Tags:
     gradient: bool
     recomputed: bool
     """Recorded when a part ran a second time for the backward pass."""
-    context: tuple[tuple[str, str], ...]
+    context: _Context
     """Tags that the program added."""
 
     @property
@@ -258,13 +262,13 @@ def _tags_of(path: str) -> _Tags:
     )
 
 
-def _contexts(found: Sequence[_Tags]) -> list[tuple[tuple[str, str], ...]]:
+def _contexts(found: Sequence[_Tags]) -> list[_Context]:
     """The scope tags of each file; a gradient has the tags of the tensor that it belongs to.
 
     The backward pass reaches the tensor that was recorded last first.
     """
-    values: dict[str, list[tuple[tuple[str, str], ...]]] = {}
-    contexts: list[tuple[tuple[str, str], ...]] = []
+    values: dict[str, list[_Context]] = {}
+    contexts: list[_Context] = []
     for each in found:
         context = each.context
         waiting = values.setdefault(each.name, [])
@@ -277,7 +281,7 @@ def _contexts(found: Sequence[_Tags]) -> list[tuple[tuple[str, str], ...]]:
     return contexts
 
 
-def _newest(waiting: Sequence[tuple[tuple[str, str], ...]], context: tuple[tuple[str, str], ...]) -> int:
+def _newest(waiting: Sequence[_Context], context: _Context) -> int:
     """Index of the last context that includes these tags; -1 without one."""
     wanted = set(context)
     return next((at for at in range(len(waiting) - 1, -1, -1) if wanted <= set(waiting[at])), -1)

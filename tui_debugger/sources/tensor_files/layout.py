@@ -35,7 +35,6 @@ from tui_debugger.sources.rank_names import (
     sized_places,
 )
 from tui_debugger.sources.registry import SHOWS_NOTHING, Has
-from tui_debugger.sources.tensor_files.serial_files import serial_files
 from tui_debugger.stats.formats import may_hold_tensors
 from tui_debugger.text.numbers import first_of
 
@@ -70,6 +69,10 @@ _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECA
 _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
 """A file of TensorRT-LLM's debug hook: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
 output of child 2 of child 24 of the model, in round 1 of its loop."""
+_SERIAL: Final = re.compile(r"(.+)_(\d{1,18})\.pt")
+_FIRST_RECORD: Final = b"archive/data/"
+_HEAD: Final = 30
+"""Bytes before the name of the first record of an archive."""
 NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """Added to steps per epoch where step numbers begin anew in every epoch."""
@@ -127,34 +130,23 @@ def parse_names(names: Sequence[str]) -> list[EntryName]:
     The first of several steps (or ranks) in one name counts.
     """
     found = [_numbers_in(name) for name in names]
-    ranks = confirmed([each.rank for each in found])
+    ranks = confirmed([rank for _, rank in found])
     return [
-        EntryName(says.rest, step=says.step, epoch=says.epoch)
-        if rank is None
-        else EntryName(rank.rest, rank.rank, says.step, says.epoch, rank.places)
-        for says, rank in zip(found, ranks, strict=True)
+        says if rank is None else replace(says, rest=rank.rest, rank=rank.rank, places=rank.places)
+        for (says, _), rank in zip(found, ranks, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _NameNumbers:
-    """The numbers in one name; ``rest`` still contains the rank."""
-
-    rest: str
-    step: int | None = None
-    epoch: int | None = None
-    rank: RankName | None = None
-
-
-def _numbers_in(name: str) -> _NameNumbers:
+def _numbers_in(name: str) -> tuple[EntryName, RankName | None]:
+    """The numbers in one name, whose rest still contains the rank, and that rank."""
     if (match := _TRT_LLM.fullmatch(name)) is not None:
-        return _NameNumbers("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
+        return EntryName("/".join((*match[2].split("-"), match[3])), step=int(match[1])), None
     found: dict[str, int] = {}
     for what, pattern in (("step", _STEP), ("epoch", _EPOCH)):
         if (match := pattern.search(name)) is not None:
             found[what] = int(match[1])
             name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
-    return _NameNumbers(name, found.get("step"), found.get("epoch"), read_rank(name, numbered=bool(found)))
+    return EntryName(name, None, found.get("step"), found.get("epoch")), read_rank(name, numbered=bool(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +323,7 @@ class _EntryLister:
         environment = None if path == self._layout.root else environment_in(path, [entry.name for entry in entries])
         parsed = parse_names([stem(entry.name) for entry in entries])
         named = any(each.step is not None for each in parsed)
-        serial = {} if named else serial_files(path, [entry.name for entry in entries])
+        serial = {} if named else _serial_files(path, [entry.name for entry in entries])
         for entry, says in zip(entries, parsed, strict=True):
             if entry.name in serial:
                 base, step = serial[entry.name]
@@ -513,3 +505,28 @@ def stem(name: str) -> str:
 def subdirectories(directory: str) -> Iterator[str]:
     """Yields the names of directories in a directory that are not named like arrays."""
     return (name for name in directories_in(directory) if not is_array(name))
+
+
+def _serial_files(directory: str, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Name without the number, and step, of each file of msprobe's ``acl_save``: ``hidden_0.pt``, ``logits_1.pt``.
+
+    One number counts all files of a process. Where the same names repeat in the same order, each repetition is a step,
+    and a name is one node. Files of ``torch.save`` may have such names; their bytes differ, because PyTorch's C++
+    library writes the values before the pickle. Empty where the names tell no steps.
+    """
+    found = sorted((int(says[2]), says[1], name) for name in names if (says := _SERIAL.fullmatch(name)) is not None)
+    bases = [base for _, base, _ in found]
+    every = len(set(bases))
+    first = found[0][0] if found else 0
+    in_turn = [number for number, _, _ in found] == list(range(first, first + len(found)))
+    again = all(base == bases[at % every] for at, base in enumerate(bases)) and len(set(bases[:every])) == every
+    if len(found) <= every or not in_turn or not again or not _is_of_library(f"{directory}/{found[0][2]}"):
+        return {}
+    return {name: (base, at // every) for at, (_, base, name) in enumerate(found)}
+
+
+def _is_of_library(path: str) -> bool:
+    try:
+        return opener.first_bytes(path, len(_FIRST_RECORD), _HEAD) == _FIRST_RECORD
+    except (OSError, ValueError):
+        return False

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64, Integers
-from tui_debugger.graph.build import append_nodes
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -32,10 +32,10 @@ from tui_debugger.model import (
     no_progress,
     sorted_parts,
 )
-from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
+from tui_debugger.notes import NO_NOTES, NOTES_FILE, Notes, RunNotes, limited, read_notes
 from tui_debugger.opener import why_not
 from tui_debugger.said import SAID_FILE, SaidOfRank
-from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
+from tui_debugger.sources.base import RankPlaces, RecordedMeta, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FilesTable,
     GraphlessSource,
@@ -74,6 +74,9 @@ from tui_debugger.sources.tensor_files.listing import (
 )
 from tui_debugger.text.numbers import first_of, plural
 
+if TYPE_CHECKING:
+    from tui_debugger.stats.training_log import TrainingLog
+
 _YOUNG_NS: Final = 5 * 10**9
 """Age below which a file may change again within one tick of the clock."""
 _NEWEST: Final = 2
@@ -109,7 +112,7 @@ class TensorFileStepTable(FilesTable):
         row = self._rows.get(index)
         return None if row is None else row.stats
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+    def recorded_meta(self, index: int) -> RecordedMeta | None:
         row = self._rows.get(index)
         return None if row is None or row.shape is None else (row.dtype, row.shape)
 
@@ -138,12 +141,9 @@ class _TensorFileNodes(InferredRankNodes):
             made = (
                 file_node(first[name], outputs.get(name, 1)) for name in fresh
             )  # one at a time: there may be a million
-            self.table, numbers = append_nodes(self.table, made)
-            self.rows.update(zip(fresh, numbers.tolist(), strict=True))
+            self.append_nodes(fresh, made)
             self._categorise({self.rows[name]: first[name].row for name in fresh})
-        placed = {self.rows[each.name]: each.part.text for each in arrays if each.part is not None}
-        if placed.items() - self.table.placements.items():
-            self.table = replace(self.table, placements={**self.table.placements, **placed})
+        self.place_parts({self.rows[each.name]: each.part.text for each in arrays if each.part is not None})
         return np.array([self.rows[each.name] for each in arrays], np.int32)
 
     def _categorise(self, fresh: Mapping[int, IndexedTensor | None]) -> None:
@@ -311,9 +311,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         found = [*(path for path in logs if opener.lexists(path)), *self._logs_beside()]
         if not found:
             return NO_NOTES
-        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # only with logs
-
-        return read_notes_of_logs(found)
+        return _notes_of_logs(found)
 
     def _logs_beside(self) -> list[str]:
         """Logs of trainings outside of the directories of steps."""
@@ -355,10 +353,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         converted = self._any_converted()
         yield from () if converted is None else converted.notices
         if converted is None and any(self._noted.values()):
-            from tui_debugger.sources.tensor_files.training_notes import notices_of  # as above
-
             for rank, notes in self._noted.items():
-                yield from notices_of(rank, notes)
+                yield from _notices_of(rank, notes)
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
@@ -447,3 +443,34 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         said = self._said_of(rank).of(step, nodes.table.find)
         table.inputs_unknown, table.operands, table.by_design = said.inputs_unknown, said.operands, said.by_design
         return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)
+
+
+def _notes_of_logs(paths: Iterable[str]) -> RunNotes:
+    """Logged values by step; of two logs of a step the later one counts.
+
+    An unreadable log is left out: the listing of its step reports it.
+    """
+    from tui_debugger.stats.training_log import read_log  # only with logs
+
+    notes = RunNotes()
+    for path in paths:
+        try:
+            notes.add(_noted_in(read_log(path)))
+        except UnreadableTensorError:  # noqa: PERF203 - of a few files
+            continue
+    return notes
+
+
+def _noted_in(log: TrainingLog) -> Iterator[tuple[int, Notes]]:
+    for entry in log.entries:
+        step = entry.get("step") if type(entry) is dict else None
+        if type(step) is int and 0 <= step < 1 << 63:
+            yield step, limited((name, value) for name, value in entry.items() if name != "step")
+
+
+def _notices_of(rank: int, notes: RunNotes) -> Iterator[str]:
+    """Yields the steps at which a logged number was not finite."""
+    for name in notes.curves():
+        steps, values = notes.curve(name)
+        if bad := np.array(steps)[~np.isfinite(values)].tolist():
+            yield f"log of rank {rank}: {name} is not finite at step {first_of(list(map(str, bad)), _TOLD)}"

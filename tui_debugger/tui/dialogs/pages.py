@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import PurePath
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual import on
@@ -30,8 +30,21 @@ from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColu
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec
 from tui_debugger.watch.text import format_value
 
-Entry = tuple[str, str, str]
-"""(heading, term, explanation)."""
+
+class Entry(NamedTuple):
+    """A line of the help: ``action`` is what Enter does there."""
+
+    heading: str
+    term: str
+    text: str
+    action: Action | None = None
+
+    def has(self, needle: Iterable[str]) -> bool:
+        more = self.action.words if self.action is not None else ""
+        text = f"{self.heading} {self.term} {self.text} {more}".lower()
+        return all(word in text for word in needle)
+
+
 KEY_WIDTH = 14
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("TO", "NaN or Inf anywhere"),
@@ -46,34 +59,30 @@ def key_entries(actions: Iterable[Action]) -> list[Entry]:
     """Returns an entry for each action, by group, in the order of the groups' first actions."""
     found: dict[str, list[Entry]] = {}
     for action in actions:
-        found.setdefault(action.group, []).append((action.group, action.label, action.help))
+        entry = Entry(action.group, action.label or ":", f"{action.title}: {action.help}", action)
+        found.setdefault(action.group, []).append(entry)
     return [entry for entries in found.values() for entry in entries]
 
 
 def old_entries(actions: Iterable[Action]) -> list[Entry]:
-    """Returns the words of MindInsight, with the keys of today or with the feature that replaces it."""
-    there = {action.id: action for action in actions}
-    entries: list[Entry] = []
-    for word in OLD_WORDS:
-        heading = f"{word.old} ({OLD})"
-        found = [(heading, there[each].label, there[each].help) for each in word.actions if each in there]
-        entries += found or [(heading, "", word.plain)]
-    return entries
+    """Returns the words of MindInsight that no action has, with the feature that replaces them."""
+    there = {action.id for action in actions}
+    return [Entry(f"{word.old} ({OLD})", "", word.plain) for word in OLD_WORDS if there.isdisjoint(word.actions)]
 
 
 def mark_entries() -> list[Entry]:
     """Returns the meanings of the marks at nodes, tensors and hits."""
     nodes, shown, elsewhere = "Before nodes, tensors and hits", "at the step that is shown", "at another step"
     return [
-        (nodes, theme.HIT_GLYPH, f"a finding, {shown}; before a scope: somewhere in it"),
-        (nodes, theme.ORIGIN_GLYPH, f"an origin, {shown}: everything that the node was made from is clean"),
-        (nodes, theme.HIT_ELSEWHERE_GLYPH, f"a finding {elsewhere}"),
-        (nodes, theme.ORIGIN_ELSEWHERE_GLYPH, f"an origin {elsewhere}"),
-        (nodes, theme.OVERFLOW_GLYPH, f"the device recorded that the operator overflowed, {shown} (Ascend dumps)"),
-        (nodes, theme.WATCH_GLYPHS[2], "the selected watchpoint covers it"),
-        (nodes, theme.WATCH_GLYPHS[1], "the selected watchpoint covers a part of it"),
-        ("After nodes", theme.UNCERTAIN_GLYPH, "its files may belong to another node"),
-        ("After nodes", theme.FILE_GLYPH, "known from the names of files only"),
+        Entry(nodes, theme.HIT_GLYPH, f"a finding, {shown}; before a scope: somewhere in it"),
+        Entry(nodes, theme.ORIGIN_GLYPH, f"an origin, {shown}: everything that the node was made from is clean"),
+        Entry(nodes, theme.HIT_ELSEWHERE_GLYPH, f"a finding {elsewhere}"),
+        Entry(nodes, theme.ORIGIN_ELSEWHERE_GLYPH, f"an origin {elsewhere}"),
+        Entry(nodes, theme.OVERFLOW_GLYPH, f"the device recorded that the operator overflowed, {shown} (Ascend dumps)"),
+        Entry(nodes, theme.WATCH_GLYPHS[2], "the selected watchpoint covers it"),
+        Entry(nodes, theme.WATCH_GLYPHS[1], "the selected watchpoint covers a part of it"),
+        Entry("After nodes", theme.UNCERTAIN_GLYPH, "its files may belong to another node"),
+        Entry("After nodes", theme.FILE_GLYPH, "known from the names of files only"),
     ]
 
 
@@ -82,17 +91,19 @@ def condition_entries() -> list[Entry]:
     entries: list[Entry] = []
     for condition in CONDITIONS.values():
         heading = _condition_heading(condition)
-        entries += [(heading, spec.name, _param_text(spec)) for spec in condition.params]
+        entries += [Entry(heading, spec.name, _param_text(spec)) for spec in condition.params]
         if not condition.params:
-            entries.append((heading, "", ""))
+            entries.append(Entry(heading, "", ""))
     heading = "As text: --watch 'CONDITION [parameter=value ...] [@ nodes]'"
-    entries += [(heading, "", f"{text}: {meaning}") for text, meaning in EXAMPLES]
-    entries.append((heading, "nodes", "clauses between commas: a regular expression, or one of the following"))
-    entries.append((heading, "category=", ", ".join(CATEGORY_WORDS)))
-    entries.append((heading, "type= node=", "operator type, exact node name"))
-    entries.append((heading, "scope= re=", "scope with everything in it, regular expression"))
-    entries.append((heading, "-…", "a minus before a clause leaves its nodes out"))
-    return entries
+    rows = (
+        *(("", f"{text}: {meaning}") for text, meaning in EXAMPLES),
+        ("nodes", "clauses between commas: a regular expression, or one of the following"),
+        ("category=", ", ".join(CATEGORY_WORDS)),
+        ("type= node=", "operator type, exact node name"),
+        ("scope= re=", "scope with everything in it, regular expression"),
+        ("-…", "a minus before a clause leaves its nodes out"),
+    )
+    return [*entries, *(Entry(heading, term, text) for term, text in rows)]
 
 
 def _condition_heading(condition: Condition) -> str:
@@ -108,8 +119,8 @@ def _param_text(spec: ParamSpec) -> str:
     return " ".join(parts)
 
 
-class HelpScreen(ListDialog[None]):
-    """Keys by group, conditions, and marks; typing filters."""
+class HelpScreen(ListDialog[Action]):
+    """Keys by group, conditions, and marks; typing filters, and Enter runs the action under the cursor."""
 
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [*LIST_KEYS, Binding("tab", "other_page", show=False, priority=True)]
@@ -125,15 +136,17 @@ class HelpScreen(ListDialog[None]):
             self._pages.append(("Help: conditions of watchpoints", condition_entries(), width))
             self._pages.append(("Help: marks", mark_entries(), 2))
         self._page = 0
+        self._at: dict[int, Action] = {}
         self.hints = (
             ("Esc", "back"),
-            ("type", "to filter"),
-            ("↑ ↓ PgUp PgDn", "move"),
+            ("Enter", "run"),
+            ("type", "to find"),
             *((("Tab", "keys / conditions / marks"),) if conditions else ()),
+            ("↑ ↓ PgUp PgDn", "move"),
         )
 
     def body(self) -> Iterable[Widget]:
-        yield InputLine(placeholder="type to filter", id="filter")
+        yield InputLine(placeholder="type to find an action by any of its words", id="filter")
         yield VirtualTable(header=False, empty="nothing matches", id="lines")
 
     def on_mount(self) -> None:
@@ -149,9 +162,11 @@ class HelpScreen(ListDialog[None]):
         room = max(20, table.size.width - term_width - 6)
         needle = self.field.value.lower().split()
         rows: list[tuple[Cell, Cell]] = []
+        self._at = {}
         last, said = "", set[tuple[str, str]]()
-        for group, term, text in [*entries, *(self._old if needle and not self._page else ())]:
-            if not all(word in f"{group} {term} {text}".lower() for word in needle) or (term, text) in said:
+        for entry in [*entries, *(self._old if needle and not self._page else ())]:
+            group, term, text, action = entry
+            if not entry.has(needle) or (term, text) in said:
                 continue
             said.add((term, text))
             if group != last:
@@ -159,9 +174,15 @@ class HelpScreen(ListDialog[None]):
                 last = group
             for i, line in enumerate(textwrap.wrap(text, room) or ([""] if term else [])):
                 term_cell = Text(f"{term if i == 0 else '':<{term_width}} ", STRONG)
+                if action is not None:
+                    self._at[len(rows)] = action
                 rows.append(("", Text.assemble(term_cell, line)))
         table.set_columns((TableColumn("", 0), TableColumn("", 10, elastic=1)))
         table.set_rows(ListRows(rows), keep=False)
+        if needle and self._at:
+            asked = " ".join(needle)
+            named = (row for row, action in self._at.items() if action.title.lower().startswith(asked))
+            table.move_to(next(named, min(self._at)))
         self.set_heading(heading)
 
     @on(Input.Changed, "#filter")
@@ -169,8 +190,12 @@ class HelpScreen(ListDialog[None]):
         self._show()
 
     @on(Input.Submitted, "#filter")
-    def _ignore_enter(self, event: Input.Submitted) -> None:
+    @on(VirtualTable.RowSelected)
+    def _run(self, event: Input.Submitted | VirtualTable.RowSelected) -> None:
         event.stop()
+        action = self._at.get(self.table.cursor_row)
+        if action is not None:
+            self.dismiss(action)
 
     def action_other_page(self) -> None:
         self._page = (self._page + 1) % len(self._pages)
@@ -288,14 +313,14 @@ class HistoryScreen(ListDialog[GraphRun]):
 
 
 class NoticesScreen(ListDialog[None]):
-    """A scrollable list of sentences."""
+    """A scrollable list of sentences: notices, then what the header counts or names elsewhere."""
 
     FULL = True
     hints = (("Esc", "back"), ("↑ ↓", "scroll"))
 
-    def __init__(self, notices: Sequence[str]) -> None:
+    def __init__(self, notices: Sequence[str], others: Sequence[str] = ()) -> None:
         super().__init__()
-        self.notices = notices
+        self.marked = [*(("!", notice) for notice in notices), *(("·", other) for other in others)]
         self.heading = f"Notices ({len(notices)})" if notices else "Notices"
 
     def body(self) -> Iterable[Widget]:
@@ -314,9 +339,9 @@ class NoticesScreen(ListDialog[None]):
     def _show(self) -> None:
         table = self.table
         rows: list[tuple[Cell, Cell]] = []
-        for notice in self.notices:
-            lines = textwrap.wrap(clean(notice), max(20, table.size.width - 6)) or [""]
-            rows += [(Text("!" if i == 0 else " ", DOUBT), line) for i, line in enumerate(lines)]
+        for mark, sentence in self.marked:
+            lines = textwrap.wrap(clean(sentence), max(20, table.size.width - 6)) or [""]
+            rows += [(Text(mark if i == 0 else " ", DOUBT), line) for i, line in enumerate(lines)]
         table.set_rows(ListRows(rows), keep=False)
 
 

@@ -16,7 +16,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import plural
@@ -25,7 +25,14 @@ from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
-from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
+from tui_debugger.watch.text import (
+    format_selection,
+    format_value,
+    format_watch,
+    parse_selection,
+    parse_typed,
+    target_selection,
+)
 
 
 def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
@@ -70,6 +77,8 @@ def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
     return {name: value for name, value in watchpoint.params if name not in shown}
 
 
+_OFFERED = tuple(dict.fromkeys(condition.target for condition in CONDITIONS.values()))
+"""The categories of nodes that F2 offers."""
 MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
 COUNT_AFTER = 0.15
 """Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
@@ -94,7 +103,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
         .row { height: 1; }
         .label { width: 19; }
         .row:focus-within .label { text-style: bold; color: $primary; }
-        .row InputLine { width: 14; }
+        .row InputLine { width: 14; background: $cursor-blurred; }
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }
         .row .hint, #summary { text-wrap: nowrap; text-overflow: ellipsis; }
         #condition-row InputLine, #nodes-row InputLine, #name-row InputLine { width: 1fr; }
@@ -110,7 +119,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
     hints = (
         ("Enter", "save"),
         ("Tab ↑ ↓", "move"),
-        ("F2", "nodes: suggestion / category"),
+        ("F2", "other nodes"),
         ("Esc", "back"),
     )
 
@@ -140,7 +149,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
     def body(self) -> Iterable[Widget]:
         with Horizontal(id="condition-row", classes="row"):
             yield PlainLine("condition", classes="label")
-            yield InputLine(placeholder="type to filter, ↑ ↓ to choose", id="filter")
+            yield InputLine(placeholder="type a name or max > 100, ↑ ↓ to choose", id="filter")
         yield VirtualTable(
             (TableColumn("", 4, frozen=True), TableColumn("", 24), TableColumn("", 20, elastic=1)),
             header=False,
@@ -152,7 +161,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
             for number in range(MAX_PARAMS):
                 with Horizontal(classes="row param-row", id=f"param-row-{number}"):
                     yield PlainLine(classes="label")
-                    yield InputLine(id=f"param-{number}")
+                    yield InputLine(placeholder="off", id=f"param-{number}")
                     yield PlainLine(classes="hint")
         with Horizontal(id="nodes-row", classes="row"):
             yield PlainLine("nodes", classes="label")
@@ -206,8 +215,28 @@ class WatchpointForm(ListDialog[Watchpoint]):
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
-        self._list(event.value)
+        try:
+            condition, params, selection = parse_typed(event.value)
+        except BadWatchpointError:
+            self._list(event.value)
+            self._choose()
+            return
+        self._list(CONDITIONS[condition].abbr)
         self._choose()
+        if "@" in event.value:
+            self._set_nodes(format_selection(selection))
+        if params:
+            self._show_params(dict(params))
+
+    def _set_nodes(self, text: str) -> None:
+        """Fills the line of the nodes; they follow the condition as long as they are those that it looks for."""
+        field = self._input("nodes")
+        self._own_nodes = text == format_selection(target_selection(self.condition))
+        with self.prevent(Input.Changed):
+            field.value = text
+        field.action_end()
+        self._check()
+        self._recount()
 
     def action_list(self, action: str) -> None:
         if self.focused is self._input("filter"):
@@ -236,9 +265,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
             return
         self.condition = CONDITIONS[key]
         if self._own_nodes:
-            with self.prevent(Input.Changed):
-                self._input("nodes").value = format_selection(target_selection(self.condition))
-            self._recount()
+            self._set_nodes(format_selection(target_selection(self.condition)))
         initial = self.initial
         self._asked = False
         self._show_params(dict(initial.params) if initial and initial.condition == key else None)
@@ -275,6 +302,8 @@ class WatchpointForm(ListDialog[Watchpoint]):
             spec = visible_params(self.condition)[fields.index(self.focused)]
             default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
             self.show_line("summary", f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
+        elif self.focused is self._input("nodes"):
+            self.show_line("summary", f"F2: the nodes under the cursor, then category={'  '.join(_OFFERED)}")
         else:
             none = "" if fields else "  It has no parameters."
             self.show_line("summary", f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
@@ -282,16 +311,12 @@ class WatchpointForm(ListDialog[Watchpoint]):
     # -- nodes -------------------------------------------------------------------------------------
 
     def action_suggest(self) -> None:
-        """F2: changes between the suggested nodes and the condition's own category."""
-        field = self._input("nodes")
-        own = format_selection(target_selection(self.condition))
-        suggested = format_selection(self.suggestion) if self.suggestion is not None else own
-        self._own_nodes = field.value != own
-        with self.prevent(Input.Changed):
-            field.value = own if self._own_nodes else suggested
-        field.action_end()
-        self._check()
-        self._recount()
+        """F2: the next of the nodes of the condition, the suggested nodes, and every category."""
+        listed = [format_selection(target_selection(self.condition))]
+        listed += [] if self.suggestion is None else [format_selection(self.suggestion)]
+        offered = list(dict.fromkeys((*listed, *(f"category={word}" for word in _OFFERED))))
+        now = self._input("nodes").value
+        self._set_nodes(offered[(offered.index(now) + 1) % len(offered) if now in offered else 0])
 
     @on(Input.Changed, "#nodes")
     def _nodes_typed(self) -> None:

@@ -14,7 +14,7 @@ from textual.message import Message
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import bindings_for
+from tui_debugger.tui.actions import bindings_for, key_of
 from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
@@ -407,7 +407,7 @@ class NodesPane(Pane):
         self._kept = keep
         active = bool(summary(query, watchpoint_names))
         self.shown = keep if active else None
-        self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
+        self.tree_widget.set_empty(f"no node matches: {key_of('clear_filter')} shows all" if active else "no nodes")
         self.tree_widget.set_keep(keep, expand=active)
         self.set_count(f"{count:,} of {self._listed(structural=query.structural):,}" if active else f"{count:,}")
 
@@ -509,14 +509,15 @@ class NodesPane(Pane):
         if self.scopes is None or index < 0 or not self._target_known:
             return "", ""
         if target is None:
-            return ("Space makes a watchpoint of it",) * 2
+            return (f"{key_of('toggle_watch')} makes a watchpoint of it",) * 2
         if len(target.covered) != len(self.scopes.paths):
             return "", ""  # the nodes were read again; a new target comes with their marks
         adds, count = target.change(self.scopes, index, self.shown if self.scopes.is_scope(index) else None)
         if not count:
             return "", ""
         what = plural(count, "node") if self.scopes.is_scope(index) else "it"
-        does = f"Space adds {what} to" if adds else f"Space takes {what} out of"
+        key = key_of("toggle_watch")
+        does = f"{key} adds {what} to" if adds else f"{key} takes {what} out of"
         return f"{does} {target.long_name}", f"{does} {target.name}"
 
     def _describe(self) -> str:

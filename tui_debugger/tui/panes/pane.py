@@ -256,7 +256,11 @@ class PanesScreen(DrawnOnce, CachedGround, Screen[None]):
         self.update_footer()
 
     def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
-        if event.action == "select":
-            self.pane.table.action_select()
-        elif not self.pane.act_on_search(event.action):
-            self.action_act(event.action)
+        self.run_action_of(event.action, "list" if event.action == "select" else "")
+
+    def run_action_of(self, action: str, where: str) -> None:
+        """Does an action as its key does; ``where`` as in ``Action``, or empty."""
+        if where in {"list", "tree"}:
+            getattr(self.pane.table, f"action_{action}")()
+        elif not self.pane.act_on_search(action) and where not in {SEARCH, SEARCH_BOX}:
+            self.action_act(action)

@@ -178,6 +178,7 @@ class StackPane(Pane):
     """Source lines. Enter on a line restricts the node list to it."""
 
     PANE = "stack"
+    CLEARS_SEARCH = True
 
     @dataclass
     class LineChosen(Message):

@@ -40,7 +40,6 @@ from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
 from tui_debugger.tui.values.search import (
-    SEARCH_KINDS,
     ElementLine,
     MapSearch,
     can_be_bad,
@@ -53,7 +52,6 @@ from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
-    from tui_debugger.model import TensorStats
     from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.views.view import ViewHost
 
@@ -96,10 +94,6 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
     words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
     step = [("  ◀ PREVIOUS STEP", f"bold reverse {ORANGE}")] if previous else []
     return Content.assemble("  ".join(filter(None, words)), *step)
-
-
-def count_of(stats: TensorStats, kind: str) -> int:
-    return {"NaN": stats.nan, "Inf": stats.inf}.get(kind, stats.nan + stats.inf)
 
 
 def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -273,7 +267,7 @@ class ValuesScreen(WindowView):
     OWN_ACTIONS = VALUE_ACTIONS
     DEFAULT_CSS = """
     ValuesScreen {
-        #facts { color: $text-muted; height: 1; }
+        #facts { color: $text-muted; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
     hints = TABLE_HINTS
@@ -455,26 +449,26 @@ class ValuesScreen(WindowView):
 
     # -- jumps -------------------------------------------------------------------------------------
 
-    def action_bad(self, direction: int, kind: str = "") -> None:
+    def action_bad(self, direction: int) -> None:
         """Goes to the next or previous NaN or Inf of the whole tensor; during a search, to the next match."""
-        if self.element_query is not None and not kind:
+        if self.element_query is not None:
             self.next_sought(direction)
             return
-        array, value_table, query = self._array, self.elements.value_table, SEARCH_KINDS[kind]
+        array, value_table = self._array, self.elements.value_table
         if array is None or not array.size:
             return
-        nothing = f"no {query.name} in this tensor"
+        nothing = "no NaN or Inf in this tensor"
         stats = None if self._showing_previous else self.row.stats
-        if not can_be_bad(array) or (stats is not None and not count_of(stats, kind)):
+        if not can_be_bad(array) or (stats is not None and not stats.nan + stats.inf):
             self.say(nothing, note=True)
         elif self.elements.mapped and value_table is not None and self.heat.table is not None:
             cells = MapSearch(value_table, self.heat.table, self.heat.zoom)
             element = self.heat.element
-            self.find(lambda progress: cells.next_bad(element, direction, query, progress), array.size, nothing)
+            self.find(lambda progress: cells.next_bad(element, direction, progress), array.size, nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim
             self.find(
-                lambda progress: find_bad(array, origin, direction, bad=query.bad, progress=progress),
+                lambda progress: find_bad(array, origin, direction, progress=progress),
                 array.size,
                 nothing,
             )

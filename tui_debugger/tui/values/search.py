@@ -43,14 +43,6 @@ def not_finite(block: Array) -> npt.NDArray[np.bool_]:
     return ~np.isfinite(block)
 
 
-_KINDS: Final[Mapping[Bad, int]] = {
-    not_finite: kernel_elements.NAN | kernel_elements.INF,
-    np.isnan: kernel_elements.NAN,
-    np.isinf: kernel_elements.INF,
-}
-"""The kinds of elements that the kernel can find, by test."""
-
-
 class ElementLine(Protocol):
     """The elements of a tensor as one line, with positions for full indices."""
 
@@ -115,19 +107,18 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
         yield from ((max(start, high - BLOCK), high) for high in range(stop, start, -BLOCK))
 
 
-def find_bad(
-    array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
-) -> FoundElement | None:
+def find_bad(array: Array, origin: Index, direction: int, *, progress: ProgressFn = no_progress) -> FoundElement | None:
     """Returns the next (``direction`` 1) or previous (-1) NaN or Inf after ``origin`` in memory order, or None.
 
-    Wraps around once, so that ``origin`` (a full index) comes last. ``bad``: ``not_finite``, ``np.isnan`` or
-    ``np.isinf``.
+    Wraps around once, so that ``origin`` (a full index) comes last.
     """
     if not array.size or not can_be_bad(array):
         return None
-    kinds = _KINDS.get(bad)
-    if kinds is None or not is_known(array.dtype):
-        return find_element(_Flat(array), origin, direction, lambda block: bad(_numbers(block)), progress=progress)
+    if not is_known(array.dtype):
+        return find_element(
+            _Flat(array), origin, direction, lambda block: not_finite(_numbers(block)), progress=progress
+        )
+    kinds = kernel_elements.NAN | kernel_elements.INF
 
     def place(block: Array) -> int | None:
         return kernel_elements.find_bad(block, kinds, last=direction < 0)
@@ -361,23 +352,7 @@ def _block_extreme(block: Array, largest: bool) -> tuple[Any, int] | None:
     return block[offset], offset
 
 
-_INF: Final = frozenset({HeatCellKind.POS_INF, HeatCellKind.NEG_INF})
-
-
-@dataclass(frozen=True, slots=True)
-class SearchKind:
-    """A kind of element to look for: ``bad`` tests elements, ``kinds`` are the kinds of heat map cells."""
-
-    name: str
-    bad: Bad
-    kinds: frozenset[HeatCellKind]
-
-
-SEARCH_KINDS: Final[Mapping[str, SearchKind]] = {
-    "": SearchKind("NaN or Inf", not_finite, _INF | {HeatCellKind.NAN}),
-    "NaN": SearchKind("NaN", np.isnan, frozenset({HeatCellKind.NAN})),
-    "Inf": SearchKind("Inf", np.isinf, _INF),
-}
+_BAD: Final = frozenset({HeatCellKind.POS_INF, HeatCellKind.NEG_INF, HeatCellKind.NAN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +370,7 @@ class MapSearch:
     zoom: Zoom
 
     def next_bad(
-        self, element: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn = no_progress
+        self, element: tuple[int, int], direction: int, progress: ProgressFn = no_progress
     ) -> FoundElement | None:
         """Returns the first match in the cells after (or before) ``element``'s, then in the rest of the tensor.
 
@@ -404,27 +379,27 @@ class MapSearch:
         rows, columns = self.table.shape
         window = HeatWindow(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
         here = window.place(*element) or (0, 0)
-        place = self._next(window, here, direction, query, progress)
+        place = self._next(window, here, direction, progress)
         if place is not None:
-            return self._found(window, place, query, wrapped=False)
+            return self._found(window, place, wrapped=False)
         array = self.value_table.array
         if array.size > rows * columns:
             edge = self.value_table.element(rows - 1, columns - 1) if direction > 0 else self.value_table.element(0, 0)
-            return find_bad(array, edge, direction, bad=query.bad, progress=progress)
+            return find_bad(array, edge, direction, progress=progress)
         height, width = window.shape
         outside = (0, -1) if direction > 0 else (height - 1, width)
-        place = self._next(window, outside, direction, query, progress)
-        return self._found(window, place, query, wrapped=True) if place is not None else None
+        place = self._next(window, outside, direction, progress)
+        return self._found(window, place, wrapped=True) if place is not None else None
 
     def _next(
-        self, window: HeatWindow, after: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn
+        self, window: HeatWindow, after: tuple[int, int], direction: int, progress: ProgressFn
     ) -> tuple[int, int] | None:
-        return next_bad(self.table.read, window, after, direction, kinds=query.kinds, progress=progress)
+        return next_bad(self.table.read, window, after, direction, kinds=_BAD, progress=progress)
 
-    def _found(self, window: HeatWindow, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> FoundElement:
+    def _found(self, window: HeatWindow, place: tuple[int, int], *, wrapped: bool) -> FoundElement:
         rows, columns = window.cell(*place)
         part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)
-        inside = find_bad(part, last, 1, bad=query.bad)
+        inside = find_bad(part, last, 1)
         row, column = inside.index if inside is not None else (0, 0)
         return FoundElement(self.value_table.element(rows.start + row, columns.start + column), wrapped)

@@ -207,7 +207,7 @@ class TableOrMap(Vertical):
     TableOrMap {
         height: 1fr;
         #map, #legend { display: none; }
-        #legend, #cell { height: 1; }
+        #legend, #cell { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
         #cell { text-style: bold; }
         &.-mapped ValueGrid { display: none; }
         &.-mapped #map, &.-mapped #legend { display: block; }

@@ -55,7 +55,7 @@ OWN: tuple[Action, ...] = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("of_kind", "f", "One kind", "Only findings of the kind under the cursor, or all again."),
+        ("of_kind", "f", "Filter", "Only findings of the kind under the cursor, or all again."),
         ("values", "v", "Values", "Opens the values of the wrong output, at the element that is worst."),
     ),
 )

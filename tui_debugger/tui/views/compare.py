@@ -71,45 +71,40 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
     *view_actions(
         GROUP,
-        ("other", "w", "Compare with", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
-        ("other_step(-1)", "comma", "Other's step before", "The other side one dumped step earlier."),
-        ("other_step(1)", ".", "Other's next step", "The other side one dumped step later."),
-        ("other_rank(-1)", "(", "Other's rank before", "The other side in the rank before."),
-        ("other_rank(1)", ")", "Other's next rank", "The other side in the next rank."),
-        ("again", "c", "Compare all", "Compares the whole tensors, after that was stopped."),
-        ("show('ALL')", "1", "Both and difference", "Each element as three numbers: here, there, difference."),
-        ("show('DIFFERENCE')", "2", "Difference", "The difference alone."),
-        ("show('HERE')", "3", "This tensor", "The values of this tensor."),
-        ("show('THERE')", "4", "The other one", "The values of the other tensor."),
-        ("heat", "t", "Heat map", "The difference as a heat map, and back to numbers."),
+        ("other", "w", "Other side", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
+        ("other_step(-1)", "(", "Other's step before", "The other side one dumped step earlier."),
+        ("other_step(1)", ")", "Other's next step", "The other side one dumped step later."),
+        ("other_rank(-1)", "", "Other's rank before", "The other side in the rank before."),
+        ("other_rank(1)", "", "Other's next rank", "The other side in the next rank."),
+        ("more", "m", "More", "The next form of the numbers: both and difference, difference, this, the other."),
+        ("heat", "t", "Other form", "The difference as a heat map, and back to numbers."),
         ("tolerance", "T", "Boundary", "Relative and absolute tolerance, or percent of the greatest difference."),
         ("slide(1)", "a", "Allow more", "A higher percentage of the greatest difference counts as equal."),
         ("slide(-1)", "A", "Allow less", "A lower percentage of the greatest difference counts as equal."),
-        ("measure", "u", "Order", "Lists the largest differences by absolute error, relative error, or ULP."),
-        ("largest(1)", "n", "Next largest", "To the next one of the largest differences, in the table."),
-        ("largest(-1)", "N", "Previous largest", "To the one before."),
-        ("switch", "tab", "Numbers, table", "Between the table and the list of the largest differences."),
+        ("measure", "comma", "Sort", "Lists the largest differences by absolute error, relative error, or ULP."),
+        ("largest(1)", "n", "Next", "To the next one of the largest differences, in the table."),
+        ("largest(-1)", "N", "Previous", "To the one before."),
+        ("switch", "tab", "Next pane", "Between the table and the list of the largest differences."),
         *MOVES,
         *SLICING,
         *SEARCHING,
         *DIGITS,
         FINE,
-        ("values", "enter", "Element, values", "From list or heat map to the element, from there to the values."),
+        ("values", "enter", "Open", "From list or heat map to the element, from there to the values."),
     ),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (
-    ("w , .", "with"),
-    ("2-4", "show"),
+    ("w ( )", "with"),
+    ("m", "show"),
     ("t", "table"),
     ("+ -", "zoom"),
     ("Enter", "element"),
-    ("d", "fine"),
     ("?", "keys"),
     ("Esc", "back"),
 )
 HINTS: tuple[tuple[str, str], ...] = (
-    ("w , .", "with"),
-    ("1-4", "show"),
+    ("w ( )", "with"),
+    ("m", "show"),
     ("t", "heat"),
     ("T", "allow"),
     ("n", "next"),
@@ -250,7 +245,7 @@ class CompareView(WindowView):
     OWN_ACTIONS = COMPARE_ACTIONS
     DEFAULT_CSS = """
     CompareView {
-        #sides { height: 2; }
+        #sides { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         #answer { height: auto; }
         #main { height: 1fr; }
         LargestPane { display: none; }
@@ -411,16 +406,16 @@ class CompareView(WindowView):
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
         else:
             idle = self.couple is not None and self._unfinished is None
-            line.show(Content.styled("the whole tensors are not compared yet: c compares them" if idle else "", GREY))
+            line.show(
+                Content.styled(
+                    f"the whole tensors are not compared yet: {LOOK_AGAIN.main_key} compares them" if idle else "", GREY
+                )
+            )
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
         self._ask_other(self.about.key, self.other)
-
-    def action_again(self) -> None:
-        if self.couple is not None and self.found is None and not self.working:
-            self._compare(self.couple)
 
     def action_other_step(self, by: int) -> None:
         side = self.other or ComparedTensor(self.about.key)
@@ -445,8 +440,9 @@ class CompareView(WindowView):
         rank = ranks[(ranks.index(side.key.rank) + by) % len(ranks)]
         self._against(replace(side, key=replace(side.key, rank=rank)))
 
-    def action_show(self, name: str) -> None:
-        self.table.set_shown(CellContent[name])
+    def action_more(self) -> None:
+        contents = list(CellContent)
+        self.table.set_shown(contents[(contents.index(self.table.shown) + 1) % len(contents)])
         self.say(self.table.shown.value, note=True)
 
     def action_heat(self) -> None:

@@ -339,7 +339,7 @@ class LargestPane(Vertical):
     LargestPane {
         width: 1fr; height: 1fr;
         #numbers { height: auto; margin-bottom: 1; }
-        #list-title { height: 1; }
+        #list-title { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
 

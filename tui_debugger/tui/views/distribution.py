@@ -258,23 +258,23 @@ DISTRIBUTION_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
     *view_actions(
         _GROUP,
-        ("move(-1)", "left h", "Bin to the left", "To the bin on the left; the line below says its edges."),
-        ("move(1)", "right l", "Bin to the right", "To the bin on the right."),
-        ("move(-10)", "pageup", "Ten bins left", "Ten bins to the left."),
-        ("move(10)", "pagedown", "Ten bins right", "Ten bins to the right."),
-        ("end(False)", "home g", "First bin", "To the first bin."),
-        ("end(True)", "end G", "Last bin", "To the last bin."),
-        ("zoom_in", "+ up k", "Zoom in", "Shows the third of the range around the cursor in finer bins."),
-        ("zoom_out", "- down j", "Zoom out", "Back to the wider range before."),
-        ("zoom_all", "0", "Whole range", "Shows all finite values."),
-        ("bins", "x", "Bins by magnitude", "Bins of equal width, or by powers of two on both sides of 0."),
-        ("counts", "y", "Log counts", "The height of the bars: the count, or its logarithm."),
-        ("numbers", "d", "Numbers", "Hides the numbers above, which makes the bars higher, or shows them again."),
-        ("percentiles", "t", "Percentiles", "Finds the percentiles of a large tensor: exact, with several passes."),
+        ("move(-1)", "left h", "Left", "To the bin on the left; the line below says its edges."),
+        ("move(1)", "right l", "Right", "To the bin on the right."),
+        ("move(-10)", "pageup", "Page up", "Ten bins to the left."),
+        ("move(10)", "pagedown", "Page down", "Ten bins to the right."),
+        ("end(False)", "home g", "First", "To the first bin."),
+        ("end(True)", "end G", "Last", "To the last bin."),
+        ("zoom_in", "+ =", "More detail", "Shows the third of the range around the cursor in finer bins."),
+        ("zoom_out", "-", "Less detail", "Back to the wider range before."),
+        ("zoom_all", "", "Whole range", "Shows all finite values."),
+        ("bins", "t", "Other form", "Bins of equal width, or by powers of two on both sides of 0."),
+        ("counts", "y", "Logarithmic", "The height of the bars: the count, or its logarithm."),
+        ("numbers", "z", "Zoom", "Hides the numbers above, which makes the bars higher, or shows them again."),
+        ("percentiles", "m", "More", "Finds the percentiles of a large tensor: exact, with several passes."),
         ("previous", "p", "Previous step", "The previous step below it, in the same bins, or not."),
         ("step(-1)", "[", "Step back", "The same tensor one dumped step back."),
         ("step(1)", "]", "Step forward", "The same tensor one dumped step forward."),
-        ("values", "enter", "Values", "The values themselves."),
+        ("values", "enter", "Open", "The values themselves."),
     ),
 )
 
@@ -318,7 +318,7 @@ def percentile_lines(distribution: TensorDistribution, width: int) -> list[str]:
     found = distribution.quantiles
     if found is None:
         nbytes = distribution.row.meta.nbytes if distribution.row.meta is not None else 0
-        return [f"percentiles: t finds them, exactly, reading {size(nbytes)} a few times"]
+        return [f"percentiles: m finds them, exactly, reading {size(nbytes)} a few times"]
     if not found.values:
         return ["no percentiles: no element is finite"]
     return packed("exact percentiles: ", percentile_items(found), width, "  ")
@@ -376,14 +376,14 @@ class DistributionView(ValuesView):
     DEFAULT_CSS = """
     DistributionView {
         #facts, #mode { color: $text-muted; }
-        #mode { height: 1; }
-        #bin { height: 1; text-style: bold; }
+        #mode { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        #bin { height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }
         .-empty { display: none; }
     }
     """
     hints = (
-        *(("+ -", "zoom"), ("x", "log x"), ("y", "log y"), ("p", "previous"), ("[ ]", "step")),
-        *(("d", "bars"), ("?", "keys"), ("Esc", "back")),
+        *(("+ -", "zoom"), ("t", "log x"), ("y", "log y"), ("p", "previous"), ("[ ]", "step")),
+        *(("z", "bars"), ("?", "keys"), ("Esc", "back")),
     )
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
@@ -539,7 +539,7 @@ class DistributionView(ValuesView):
         bins = found.bars[0].bins
         words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
         if shown.ranges:
-            words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: 0 shows all")
+            words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: - zooms out")
         stats = found.distributions[0].stats
         if stats is not None and stats.bad:
             words.append(f"{stats.count - stats.finite:,} not finite, in no bar")

@@ -42,8 +42,8 @@ OWN: tuple[Action, ...] = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("advice(1)", "n tab", "Next advice", "Goes to the next line of advice; Enter follows it."),
-        ("advice(-1)", "N shift+tab", "Advice before", "Goes to the line of advice before."),
+        ("advice(1)", "n", "Next", "Goes to the next line of advice; Enter follows it."),
+        ("advice(-1)", "N", "Previous", "Goes to the line of advice before."),
     ),
 )
 

@@ -15,7 +15,7 @@ from tui_debugger.diagnose.health import (
     HealthMap,
     cell_text,
     health,
-    map_lines,
+    map_parts,
     map_rows,
     tensor_of,
     watched_lines,
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 ACTIONS: Final = map_actions(
     "Health map",
-    ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-    ("level(1)", "+ =", "Deeper", "Opens the scopes one level deeper."),
-    ("level(-1)", "-", "Less deep", "Closes the deepest level of scopes."),
+    ("check", "r", "Recheck", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
+    ("level(1)", "+ =", "More detail", "Opens the scopes one level deeper."),
+    ("level(-1)", "-", "Less detail", "Closes the deepest level of scopes."),
     ("rank(-1)", "<", "Previous rank", "One rank back; before the first one come all, merged."),
     ("rank(1)", ">", "Next rank", "One rank on."),
     across="step",
     found="in which something was found or could not be judged",
-    pages=("{ [", "} ]"),
+    pages=(("[", "Step back"), ("]", "Step forward")),
 )
 HINTS: Final = (
     ("Enter", "go there"),
     ("r", "check"),
     ("+ -", "depth"),
     ("x", "findings"),
-    ("f", "fit"),
+    ("z", "fit"),
     ("< >", "rank"),
     ("?", "keys"),
     ("Esc", "back"),
@@ -257,8 +257,10 @@ class HealthView(HeatMapView):
         rows = grid.rows
         if map_ is None or not isinstance(rows, GridRows):
             return None
-        lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
+        lines = [
+            "  ".join(parts) for parts in map_parts(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
+        ]
         text = [*lines, "", legend_text(vague=map_.vague), *watched_lines(map_), map_.covered_text()]
         table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
         header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
-        return Extract("health", "\n".join(text) + "\n", str(self._cell_text), header, table)
+        return Extract("health", "\n".join(text) + "\n", "  ".join(filter(None, self._cell_text)), header, table)

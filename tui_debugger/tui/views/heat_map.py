@@ -32,23 +32,25 @@ from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 
-def map_actions(group: str, *own: ActionRow, across: str, found: str, pages: tuple[str, str]) -> tuple[Action, ...]:
+def map_actions(
+    group: str, *own: ActionRow, across: str, found: str, pages: Sequence[tuple[str, str]]
+) -> tuple[Action, ...]:
     """Returns the actions of a map: its own, and those of every map.
 
     ``own``: (id, keys, title, text). ``across``: the word for a column, such as ``step``. ``found``: follows "Only
-    rows" in a help text. ``pages``: the keys for a page back, and on.
+    rows" in a help text. ``pages``: keys and titles for a page back, and on.
     """
     back, on = pages
     shared = (
         ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
-        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("open_all", "*", "Open all", "Opens or closes everything below the cursor."),
         ("findings", "x", "Findings only", f"Only rows {found}."),
-        ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
-        ("fit", "f", "Fit", f"All {across}s at once, several in a column, or one in each."),
-        ("next(1)", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
-        ("next(-1)", "N", "The one before", f"To the {across} before that stands out in this row."),
-        ("page(-1)", back, "Page back", f"A screenful of {across}s back."),
-        ("page(1)", on, "Page on", f"A screenful of {across}s on."),
+        ("nodes", "t", "Other form", "A row per node in execution order, or scopes again."),
+        ("fit", "z", "Zoom", f"All {across}s at once, several in a column, or one in each."),
+        ("next(1)", "n", "Next", f"To the next {across} of this row that stands out."),
+        ("next(-1)", "N", "Previous", f"To the {across} before that stands out in this row."),
+        ("page(-1)", *back, f"A screenful of {across}s back."),
+        ("page(1)", *on, f"A screenful of {across}s on."),
     )
     return (SEARCH_VIEW, *view_actions(group, *own, *shared))
 

@@ -284,9 +284,9 @@ _ACTIONS = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("branches", "space", "Other bad inputs", "Shows what else was bad; on such a line its own path."),
+        ("branches", "space", "Open, close", "Shows what else was bad; on such a line its own path."),
         ("values", "v", "Values", "The values of the tensor under the cursor."),
-        ("question", "w", "Next finding", "The same for the next thing that was found on this tensor."),
+        ("question", "m", "More", "The same for the next thing that was found on this tensor."),
     ),
 )
 _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
@@ -419,7 +419,7 @@ class OriginView(View):
                 lines.append(spread_words(answer.spread, path.end.tensor.key.step) + where)
         if not is_overflow(path) or answer.questions > 1:
             which = (
-                f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
+                f" (finding {answer.number + 1} of {answer.questions}: m shows the next)"
                 if answer.questions > 1
                 else ""
             )

@@ -46,7 +46,7 @@ from tui_debugger.diagnose.ranks.replicas import compare_ranks
 from tui_debugger.diagnose.ranks.report import compared_text, difference_text
 from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.model import ProgressFn
-from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, worst_of_groups
+from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
@@ -73,12 +73,8 @@ class RankColumns(StepColumns):
 
     codes: CodesOf = _nothing
 
-    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see ``StepColumns``
-        """Returns the codes [entry, column] of the columns ``first`` to ``stop``."""
-        low, high = int(self.bounds[first]), int(self.bounds[stop])
-        if high <= low:
-            return np.zeros((len(entries), 0), np.uint8)
-        return worst_of_groups(self.codes(entries, self.steps[low:high]), self.bounds[first : stop + 1] - low)
+    def codes_of(self, map_: HealthMap, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:  # noqa: ARG002 - see ``StepColumns``
+        return self.codes(entries, steps)
 
 
 class RankGrid(HeatGrid):
@@ -122,20 +118,20 @@ def _level_style(level: int) -> Style:
 
 ACTIONS: Final = map_actions(
     "Ranks",
-    ("shown(1)", "m", "Next statistic", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
-    ("shown(-1)", "u", "Statistic before", "The one before in the cells."),
+    ("shown(1)", "m", "More", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
+    ("shown(-1)", "", "Statistic before", "The one before in the cells."),
     ("step(-1)", "[", "Step back", "The step before."),
-    ("step(1)", "]", "Step on", "The next step."),
+    ("step(1)", "]", "Step forward", "The next step."),
     ("compare", "=", "Compare ranks", "Looks which tensors differ that must be equal on several ranks."),
     (
         "check",
         "r",
-        "Check",
+        "Recheck",
         "Checks with the enabled watchpoints (none: NaN, Inf) what was not checked; goes on after a stop.",
     ),
     across="rank",
     found="in which something was found, or that differ between ranks",
-    pages=("<", ">"),
+    pages=(("<", "Previous rank"), (">", "Next rank")),
 )
 HINTS: Final = (
     ("Enter", "values"),
@@ -143,7 +139,7 @@ HINTS: Final = (
     ("[ ]", "step"),
     ("=", "compare"),
     ("x", "findings"),
-    ("f", "fit"),
+    ("z", "fit"),
     ("?", "keys"),
     ("Esc", "back"),
 )

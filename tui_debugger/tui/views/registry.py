@@ -66,7 +66,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "relations",
         "L",
         "Relations",
-        "The tensor, what made it and what uses it: walk along the links, back and forward.",
+        "What made the tensor and what uses it, as lists or as a graph; of a scope the graph of scopes around it.",
         _T,
     ),
     ViewKind(
@@ -138,6 +138,7 @@ class ViewTarget:
         hit: the tensor's hit, if it has one.
         at: full index of the element to show first; None for no particular element.
         against: the tensor to compare with first; None: the previous step.
+        scope: the path of the scope that was under the cursor; the tensor is one in it.
     """
 
     key: TensorKey
@@ -145,6 +146,7 @@ class ViewTarget:
     hit: Hit | None = None
     at: tuple[int, ...] | None = None
     against: ComparedTensor | None = None
+    scope: str = ""
 
     @classmethod
     def of_hit(cls, hit: Hit) -> ViewTarget:

@@ -1,6 +1,6 @@
 """Shows a tensor in the middle, its producers on the left, its consumers on the right; Enter walks there.
 
-As three lists, or as a sketch of the graph two hops around the tensor.
+As three lists, or as a sketch: two hops around the tensor, or the scopes around it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import plain_lines
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.relations_scopes import OpenScopes
 from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
-from tui_debugger.tui.views.relations_sketch import GraphSketch
+from tui_debugger.tui.views.relations_sketch import GraphSketch, tensor_picture
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
+    from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
     from tui_debugger.tui.views.view import ViewHost
 
@@ -272,24 +274,33 @@ class RelatedList(VirtualTable):
         self.post_message(self.Left(1))
 
 
-Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None]
-"""The tensors around a tensor, the opened sides by list, and the tensors of the sketch (None: no sketch)."""
+Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None, OpenScopes | None]
+"""The tensors around a tensor, the opened sides by list, the tensors and the scopes of the sketch (None: no sketch)."""
 
 
-def look_around(session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool) -> Around:
+def look_around(
+    session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool, scopes: Callable[[], OpenScopes] | None
+) -> Around:
     """Returns the tensors around a tensor, with nothing opened."""
     around = neighbourhood(session, key, progress=progress) if sketch else None
-    return relations(session, key, progress), _NOTHING_OPENED, around
+    return relations(session, key, progress), _NOTHING_OPENED, around, scopes() if scopes else None
 
 
 def look_again(
-    session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn, *, sketch: bool
+    session: Session,
+    key: TensorKey,
+    sides: Mapping[str, OpenedSide],
+    progress: ProgressFn,
+    *,
+    sketch: bool,
+    scopes: OpenScopes | None,
 ) -> Around:
     """Returns the tensors around a tensor again, with the same items opened."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
     anew = {name: sides[name].anew(first, partial(_keys_of, find, session, progress)) for name, find, first in looks}
-    return found, anew, neighbourhood(session, key, progress=progress) if sketch else None
+    around = neighbourhood(session, key, progress=progress) if sketch else None
+    return found, anew, around, scopes.anew() if scopes else None
 
 
 def _keys_of(
@@ -327,12 +338,12 @@ _ACTIONS = (
     SEARCH_VIEW,
     *view_actions(
         _GROUP,
-        ("walk_back", "backspace [", "Back", "The tensor that was in the middle before."),
-        ("walk_forward", "]", "Forward", "Forward again."),
-        ("sketch", "s", "Sketch or lists", "Boxes and lines two hops around the tensor, or the lists."),
-        ("expand", "space", "One hop more", "Opens or closes what lies one hop beyond the cursor."),
+        ("walk_back", "[", "Step back", "The tensor that was in the middle before."),
+        ("walk_forward", "]", "Step forward", "Forward again."),
+        ("sketch", "t", "Other form", "Boxes and lines around the tensor and around its scopes, or the lists."),
+        ("expand", "space", "Open, close", "Opens or closes what lies one hop beyond the cursor."),
         ("values", "v", "Values", "The values of the tensor under the cursor."),
-        ("main", "t", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
+        ("main", "", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
     ),
 )
 _NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
@@ -352,14 +363,19 @@ _HEADER = (
 Hints = tuple[tuple[str, str], ...]
 _HINTS_OF_BOTH: Hints = (("v", "values"), ("?", "keys"), ("Esc", "back"))
 _LIST_HINTS: Hints = (
-    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("s", "sketch"), ("Space", "one hop more")),
+    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("t", "sketch"), ("Space", "one hop more")),
     *_HINTS_OF_BOTH,
 )
 _SKETCH_HINTS: Hints = (
     ("←↓↑→", "boxes"),
     ("Enter", "walk there"),
+    ("-", "its scope"),
     ("[ ]", "back, forward"),
-    ("s", "lists"),
+    ("t", "lists"),
+    *_HINTS_OF_BOTH,
+)
+_SCOPE_HINTS: Hints = (
+    *(("←↓↑→", "boxes"), ("Enter", "open, to the node"), ("-", "close"), ("[", "to the tensor"), ("s", "lists")),
     *_HINTS_OF_BOTH,
 )
 
@@ -398,7 +414,9 @@ class RelationsView(View):
         self._items: dict[str, tuple[RelationLine, ...]] = dict.fromkeys(_LISTS, ())
         self._measured: dict[TensorKey, TensorRow] = {}
         self._results = SeenResults(host.session)
-        self._sketching = False
+        self._sketching = bool(about.scope)
+        self._around: Neighbourhood | None = None
+        self._scopes: OpenScopes | None = None
 
     def body(self) -> Iterable[Widget]:
         with Container(id="lists"):
@@ -409,8 +427,11 @@ class RelationsView(View):
         yield from plain_lines("detail", "source")
 
     def on_mount(self) -> None:
-        self.table("centre").focus()
-        self._walk_to(self._trail)
+        self.set_class(self._sketching, "-sketch")
+        self._focus()
+        about = self.about
+        first = partial(OpenScopes.at, self.session, about.key, about.row, about.scope) if about.scope else None
+        self._walk_to(self._trail, first)
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < NARROW, "-stacked")
@@ -427,7 +448,8 @@ class RelationsView(View):
     def side(self) -> str:
         """The list that has the focus; in the sketch, the list that would contain the tensor under the cursor."""
         if self._sketching:
-            return _LISTS[1 + (self.sketch.hop > 0) - (self.sketch.hop < 0)]
+            hop = self._around.hops[self._box] if self._around is not None and self._box >= 0 else 0
+            return _LISTS[1 + (hop > 0) - (hop < 0)]
         return next((name for name in _LISTS if self.table(name).has_focus), "centre")
 
     @property
@@ -441,8 +463,14 @@ class RelationsView(View):
     @property
     def related(self) -> Related | None:
         if self._sketching:
-            return self.sketch.related
+            return self._around.tensors[self._box] if self._around is not None and self._box >= 0 else None
         return self.item.related if self.item is not None else None
+
+    @property
+    def _box(self) -> int:
+        """The number of the tensor under the cursor of the sketch, -1 among scopes."""
+        keys = [each.key for each in self._around.tensors] if self._around is not None and self._scopes is None else []
+        return keys.index(self.sketch.key) if self.sketch.key in keys else -1
 
     def _focus(self) -> None:
         (self.sketch if self._sketching else self.table("centre")).focus()
@@ -450,36 +478,105 @@ class RelationsView(View):
     def action_sketch(self) -> None:
         self._sketching = not self._sketching
         self.set_class(self._sketching, "-sketch")
-        self.hints = _SKETCH_HINTS if self._sketching else _LIST_HINTS
-        self.set_hints(self.hints)
         self._focus()
-        key = self._trail.here[0]
-        around = self.sketch.graph
-        if self._sketching and (
-            around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
-        ):
-            job = partial(neighbourhood, self.session, key)
+        self._leave_scopes()
+        self._show_tensors()
+
+    def _show_tensors(self) -> None:
+        if self._sketching:
+            job = partial(neighbourhood, self.session, self._trail.here[0])
             self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
+        self._show_hints()
         self._describe()
 
     def _draw_anew(self, around: Neighbourhood) -> None:
-        self.sketch.show_graph(around, self._row, keep=False)
+        self._around = around
+        self._draw_tensors(keep=False)
         self._results.note(self._pairs())
         self._measure()
 
+    def _draw_tensors(self, *, keep: bool) -> None:
+        if self._around is not None and self._scopes is None:
+            self.sketch.show(tensor_picture(self._around, self._row), self.sketch.key if keep else None)
+        self._show_hints()
+
+    def _show_hints(self) -> None:
+        hints = _LIST_HINTS if not self._sketching else _SKETCH_HINTS if self._scopes is None else _SCOPE_HINTS
+        if hints != self.hints:
+            self.hints = hints
+            self.set_hints(hints)
+
+    # -- scopes --------------------------------------------------------------------------------------
+
+    @property
+    def _entry(self) -> int:
+        """The box under the cursor, among scopes."""
+        key = self.sketch.key
+        return key if isinstance(key, int) else 0
+
+    @on(GraphSketch.Closed)
+    def _close_scope(self) -> None:
+        if self._scopes is None:
+            related = self.related
+            row = related.row if related is not None else self._trail.here[1]
+            if row < 0:
+                self.say("no graph has this node: there is no scope around it", note=True)
+                return
+            key = self._trail.here[0]
+            self.work("looking around", lambda _: OpenScopes.at(self.session, key, row), self._enter_scopes)
+        elif self._scopes.close(self._entry):
+            self._draw_scopes()
+        else:
+            self.say("there is no scope around it", note=True)
+
+    def _enter_scopes(self, scopes: OpenScopes) -> None:
+        self._scopes = scopes
+        self._draw_scopes()
+
+    def _draw_scopes(self, entry: int | None = None) -> None:
+        """Draws the scopes around the middle; the cursor goes there, or to ``entry``."""
+        if self._scopes is not None:
+            self.sketch.show(self._scopes.picture(2 if self.size.width < NARROW else 3), entry)
+            self._show_hints()
+            self._describe()
+
+    @on(GraphSketch.Left)
+    def _recentre(self, event: GraphSketch.Left) -> None:
+        """Puts the box at the edge into the middle, and goes on from there."""
+        if self._scopes is not None and self._scopes.middle != self._entry:
+            self._scopes.centre(self._entry)
+            self._draw_scopes()
+            self.sketch.action_move(event.layers, 0)
+
+    def _choose_scope(self, scopes: OpenScopes) -> None:
+        if not scopes.tree.is_scope(self._entry):
+            target = scopes.target(self._entry)
+            self._walk_to(self._trail.walked(target.key, target.row))
+        elif scopes.open(self._entry):
+            self._draw_scopes()
+        else:
+            self.say("no operator in it: parameters and constants stand in the lists", note=True)
+
+    def _leave_scopes(self) -> bool:
+        """Returns whether scopes were shown."""
+        was, self._scopes = self._scopes is not None, None
+        if was and self._shown is not None:
+            self._show_heading(self._shown)
+        return was
+
     def action_search(self) -> None:
         if self._sketching:
-            self.say("the lists can be searched: s shows them", note=True)
+            self.say("the lists can be searched: t shows them", note=True)
         else:
             super().action_search()
 
     # -- walking -------------------------------------------------------------------------------------
 
-    def _walk_to(self, trail: Trail) -> None:
+    def _walk_to(self, trail: Trail, scopes: Callable[[], OpenScopes] | None = None) -> None:
         key, _ = trail.here
         if self.outdated:
             self._measured.clear()
-        job = partial(look_around, self.session, key, sketch=self._sketching)
+        job = partial(look_around, self.session, key, sketch=self._sketching, scopes=scopes)
         self.work_anew("looking around", job, partial(self._arrived, trail))
 
     def _arrived(self, trail: Trail, found: Around) -> None:
@@ -494,7 +591,8 @@ class RelationsView(View):
 
     def look_again(self) -> None:
         """Reads the relations of the same tensor again; open items and the cursor stay, as far as they exist."""
-        job = partial(look_again, self.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
+        sides, key, scopes = dict(self._sides), self._trail.here[0], self._scopes
+        job = partial(look_again, self.session, key, sides, sketch=self._sketching, scopes=scopes)
         self.work_anew("looking around", job, self._arrived_again)
 
     def _arrived_again(self, found: Around) -> None:
@@ -509,7 +607,7 @@ class RelationsView(View):
     def outdated_by(self, changes: ViewChanges) -> str:
         """Counts changes at shown steps, new check results, and a later step if a parameter waits for its reader."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
-        around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
+        around = self._around.tensors if self._around is not None else ()
         waits = any(each.ahead for each in (*(item.related for item in self._items["consumers"]), *around))
         later = waits and any(step > self._trail.here[0].step for step in changes.steps_of(rank))
         if later or rank in changes.ranks or any(of == rank and step in steps for of, step in changes.rewritten):
@@ -519,27 +617,32 @@ class RelationsView(View):
     def _pairs(self) -> set[Pair]:
         """Returns the pairs of all shown tensors, including those that were not dumped."""
         rank = self._trail.here[0].rank
-        around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
+        around = self._around.tensors if self._around is not None else ()
         listed = (item.related for items in self._items.values() for item in items)
         return {(rank, each.key.step) for each in (*listed, *around)}
 
     def _take(
-        self, found: Relations, inner: Mapping[str, OpenedSide], around: Neighbourhood | None, *, keep: bool = True
+        self,
+        found: Relations,
+        inner: Mapping[str, OpenedSide],
+        around: Neighbourhood | None,
+        scopes: OpenScopes | None,
+        *,
+        keep: bool = True,
     ) -> None:
         """Shows new contents; ``inner`` has the opened sides by list."""
+        self._shown, self._scopes = found, scopes
         if around is not None:
-            self.sketch.show_graph(around, self._row, keep=keep)
-        self._shown, trail = found, self._trail
+            self._around = around
+            self._draw_tensors(keep=keep)
+        self._draw_scopes()
         self._sides = {
             "producers": replace(inner["producers"], first=found.producers),
             "centre": OpenedSide((found.centre, *found.siblings)),
             "consumers": replace(inner["consumers"], first=found.consumers),
         }
-        number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
-        key = found.centre.key
-        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}{number}"
-        name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
-        self.set_heading(f"Relations of {name}  {where}")
+        if self._scopes is None:
+            self._show_heading(found)
         titles = {"producers": f"made from {len(found.producers):,}", "centre": "tensor"}
         titles["consumers"] = f"used by {len(found.consumers):,}"
         for side, title in titles.items():
@@ -549,6 +652,13 @@ class RelationsView(View):
         for side in ("producers", "consumers"):
             self.table(side).set_empty(found.nothing_words(upstream=side == "producers"))
 
+    def _show_heading(self, found: Relations) -> None:
+        trail, key = self._trail, found.centre.key
+        number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}{number}"
+        name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
+        self.set_heading(f"Relations of {name}  {where}")
+
     def action_walk_back(self) -> None:
         self._move(-1, "nothing was visited before")
 
@@ -557,7 +667,9 @@ class RelationsView(View):
 
     def _move(self, by: int, at_end: str) -> None:
         moved = self._trail.moved(by)
-        if moved.at == self._trail.at:
+        if self._leave_scopes():
+            self._show_tensors()
+        elif moved.at == self._trail.at:
             self.say(at_end, note=True)
         else:
             self._walk_to(moved)
@@ -566,9 +678,11 @@ class RelationsView(View):
     @on(GraphSketch.Chosen)
     def _chosen(self) -> None:
         related = self.related
-        if related is not None and related.ahead:
+        if self._scopes is not None:
+            self._choose_scope(self._scopes)
+        elif related is not None and related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
-        elif related is None or related.key == self._trail.here[0] or (self._sketching and not self.sketch.hop):
+        elif related is None or related.key == self._trail.here[0] or (self._sketching and self.side == "centre"):
             self.host.open("values", self.target_here)
         else:
             self._walk_to(self._trail.walked(related.key, related.row))
@@ -585,7 +699,7 @@ class RelationsView(View):
     def action_expand(self) -> None:
         item, name = self.item, self.side
         if self._sketching:
-            self.say("the sketch shows two hops: Enter walks on, s shows the lists", note=True)
+            self.say("the sketch shows two hops: Enter walks on, - shows the scopes, t the lists", note=True)
         elif item is None or name == "centre":
             self.say("one hop more: put the cursor on a producer or a consumer", note=True)
         elif item.place in self._sides[name].inner:
@@ -633,6 +747,8 @@ class RelationsView(View):
 
     def _describe(self) -> None:
         related = self.related
+        if self._scopes is not None:
+            self._describe_scope(self._scopes)
         if related is None or self._shown is None:
             return
         row = self._row(related)
@@ -642,17 +758,30 @@ class RelationsView(View):
         self.show_line("detail", text)
         self.show_line("source", Content("\n".join(self._source(related))))
 
+    def _describe_scope(self, scopes: OpenScopes) -> None:
+        entry = self._entry
+        flow, hits, where = scopes.words(entry)
+        name = shorten(scopes.tree.path(entry), max(self.size.width - cell_len(where) - 4, 16))
+        self.set_heading(f"Scopes around {shorten(scopes.tree.path(scopes.middle), max(self.size.width - 24, 16))}")
+        self.show_line("detail", Content.assemble((name, "bold"), where, "\n", flow, "\n", hits))
+        row = int(scopes.tree.row[entry])
+        self.show_line("source", Content("\n".join(self._stack(scopes.nodes, row))))
+
     def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":
             return stack_text(self._shown.stack, lines=_FRAMES)
-        nodes, row = self.session.nodes(related.key.rank), related.row
+        return self._stack(self.session.nodes(related.key.rank), related.row)
+
+    def _stack(self, nodes: NodeTable, row: int) -> Sequence[str]:
         return stack_text(nodes.stack(row), lines=_FRAMES) if 0 <= row < len(nodes) else ()
 
     # -- statistics of what is in sight --------------------------------------------------------------
 
     def _in_sight(self) -> list[TensorRow]:
         """Returns the visible tensors that were not measured yet."""
-        seen = self.sketch.in_sight if self._sketching else []
+        sketched = self._around.tensors if self._sketching and self._around is not None else ()
+        keys = self.sketch.in_sight
+        seen = [each for each in sketched if each.key in keys]
         for name in () if self._sketching else _LISTS:
             table = self.table(name)
             seen += [item.related for item in self._items[name][table.top : table.top + table.page]]
@@ -670,8 +799,7 @@ class RelationsView(View):
         self._measured.update((row.key, row) for row in rows)
         for name in _LISTS:
             self._show(name)
-        if self.sketch.graph is not None:
-            self.sketch.show_graph(self.sketch.graph, self._row)
+        self._draw_tensors(keep=True)
         self._describe()
         self._measure()  # tensors that became visible meanwhile
 
@@ -680,6 +808,8 @@ class RelationsView(View):
     @property
     def target_here(self) -> ViewTarget:
         related = self.related
+        if self._scopes is not None:
+            return self._scopes.target(self._entry)
         if related is None:
             key, row = self._trail.here
             return self.about if key == self.about.key else ViewTarget(key, row)
@@ -703,6 +833,7 @@ class RelationsView(View):
         stem = file_stem(found.centre.key, "relations")
         known = with_rows(found, self._row)
         one = self.related.key.node if self.related is not None else ""
+        one = self._scopes.tree.path(self._entry) if self._scopes is not None else one
         text = "\n".join([*relations_lines(known), *(["", self.sketch.text] if self._sketching else [])])
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]
         return Extract(stem, text, one, _HEADER, rows)

@@ -39,6 +39,7 @@ from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_t
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract, RowsOnDemand
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
@@ -59,33 +60,24 @@ ACTIONS: Final[tuple[Action, ...]] = (
     SEARCH_VIEW,
     *view_actions(
         GROUP,
-        ("other", "w", "Another run", "Chooses the run to compare with."),
-        ("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
-        ("finding(-1)", "N", "Difference before", "To where the difference before begins."),
-        *(
-            (f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
-            for show, text in (
-                (Show.FINDINGS, "Shows only nodes where differences begin."),
-                (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
-                (Show.ALL, "Shows all nodes."),
-                (Show.ONE_SIDED, "Shows what only one of the runs has."),
-                (Show.DOUBTS, "Shows what cannot be judged."),
-            )
-        ),
+        ("other", "w", "Other side", "Chooses the run to compare with."),
+        ("finding(1)", "n", "Next", "To where the next difference begins, at any step and rank."),
+        ("finding(-1)", "N", "Previous", "To where the difference before begins."),
+        ("filter", "f", "Filter", "Chooses which nodes are shown: where differences begin, what differs, all ..."),
         ("step(-1)", "[", "Step back", "One compared step back."),
         ("step(1)", "]", "Step forward", "One compared step forward."),
         ("rank(-1)", "<", "Previous rank", "One compared rank back."),
         ("rank(1)", ">", "Next rank", "One compared rank on."),
         ("fold", "space", "Open, close", "Opens or closes the scope under the cursor; Enter does the same."),
-        ("fold_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-        ("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
-        ("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
+        ("fold_all", "*", "Open all", "Opens or closes everything below the cursor."),
+        ("switch", "tab", "Next pane", "Between the tree and the path of the difference."),
+        ("map", "t", "Other form", "Nodes down, steps across: error ÷ expected in colours."),
         ("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
-        ("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
+        ("doubts", "!", "Notices", "Lists what could not be judged, and other notices."),
     ),
 )
 HINTS: Final = (
-    *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),
+    *(("n", "next"), ("Enter", "compare"), ("f", "filter"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),
     *(("e", "report"), ("?", "keys"), ("Esc", "back")),
 )
 STYLES: Final[dict[TreeState, Style]] = {
@@ -190,7 +182,7 @@ class RunsView(View):
     RunsView {
         #answer { text-style: bold; max-height: 3; }
         #why { color: $text-muted; max-height: 6; text-wrap: nowrap; text-overflow: ellipsis; }
-        #where, #legend { height: 1; color: $text-muted; }
+        #where, #legend { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
         #tree { height: 1fr; min-height: 4; }
         #node { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         #path { height: 25%; min-height: 3; }
@@ -401,7 +393,7 @@ class RunsView(View):
         if self._both is None or self._opened is None:
             return
         self._opened.keep(self._both.shown(self.show_only), expand=self.show_only is not Show.ALL)
-        self.table.set_empty(f"nothing at this step: {self.show_only.words}; {int(Show.ALL)} shows all nodes")
+        self.table.set_empty(f"nothing at this step: {self.show_only.words}; f chooses others")
         self.table.set_rows(TreeRows(self._both, self._opened))
         self._show_where()
         self._show_node()
@@ -635,9 +627,13 @@ class RunsView(View):
         self._go_to(found[at])
         self.say(f"difference {at + 1:,} of {len(found):,}", note=True)
 
-    def action_show(self, number_: int) -> None:
-        self.show_only = Show(number_)
-        self._arrange()
+    def action_filter(self) -> None:
+        def chosen(index: int) -> None:
+            self.show_only = list(Show)[index]
+            self._arrange()
+
+        words = [show.words for show in Show]
+        ChoiceScreen("Show which nodes?", words, list(Show).index(self.show_only)).ask(self.app, chosen)
 
     def action_step(self, by: int) -> None:
         report, place = self.report, self.at
@@ -668,7 +664,7 @@ class RunsView(View):
             opened.opened[entry] = not opened.opened[entry]
             self._arrange()
         elif opened is not None and opened.expanded:
-            self.say(f"all scopes are open here: {int(Show.ALL)} shows all nodes", note=True)
+            self.say("all scopes are open here: f chooses others", note=True)
 
     def action_fold_all(self) -> None:
         entry, opened = self.table.cursor_key, self._opened

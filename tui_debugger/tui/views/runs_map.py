@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.views.view import ViewHost
 
-GROUP: Final = "Heat map of two runs (t there)"
+GROUP: Final = "Heat map of two runs"
 ACTIONS: Final[tuple[Action, ...]] = (
     *view_actions(
         GROUP,
         *(row for row in MOVES if row[0] not in {"page(0,-1)", "page(0,1)"}),
-        ("zoom(1)", "+ =", "Zoom in", "Larger cells."),
-        ("zoom(-1)", "-", "Zoom out", "Smaller cells."),
+        ("zoom(1)", "+ =", "More detail", "Larger cells."),
+        ("zoom(-1)", "-", "Less detail", "Smaller cells."),
         ("strongest(1)", "n", "Next", "To the next node and step with more error than is expected."),
-        ("strongest(-1)", "N", "Before", "To the one before."),
+        ("strongest(-1)", "N", "Previous", "To the one before."),
         ("rank(-1)", "<", "Previous rank", "One compared rank back."),
         ("rank(1)", ">", "Next rank", "One compared rank on."),
         FINE,
-        ("choose", "enter", "Go there", "Back to both trees, to this node and step."),
+        ("choose", "enter", "Open", "Back to both trees, to this node and step."),
     ),
 )
 EXPECTED: Final = 3.0
@@ -51,15 +51,15 @@ class RunsMapView(View):
     OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsMapView {
-        #where { height: 1; color: $text-muted; }
+        #where { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
         #map { height: 1fr; }
-        #cell { height: 1; text-style: bold; }
-        #legend { height: 1; }
+        #cell { height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }
+        #legend { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
     heading = "Two runs: error ÷ expected"
     hints = (
-        *(("Enter", "go there"), ("n", "next"), ("+ -", "zoom"), ("d", "fine"), ("< >", "rank")),
+        *(("Enter", "go there"), ("n", "next"), ("+ -", "zoom"), ("< >", "rank")),
         *(("?", "keys"), ("Esc", "back")),
     )
 

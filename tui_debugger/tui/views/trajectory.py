@@ -48,8 +48,8 @@ OWN: tuple[Action, ...] = (
     *view_actions(
         _GROUP,
         ("values", "v", "Values", "Opens the values of the weight."),
-        ("remarks_only", "x", "Remarks only", "Only weights that something sets apart, or all again."),
-        ("sort", "s", "Order", "Those that move most first, or in the order of the run again."),
+        ("remarks_only", "x", "Findings only", "Only weights that something sets apart, or all again."),
+        ("sort", "comma", "Sort", "Those that move most first, or in the order of the run again."),
     ),
 )
 
@@ -68,7 +68,7 @@ class TrajectoryView(View):
     """
     heading = "Weights over the steps"
     hints = (
-        *(("Enter", "trend"), ("v", "values"), ("x", "remarks only"), ("s", "order"), ("/", "search"), ("r", "anew")),
+        *(("Enter", "trend"), ("v", "values"), ("x", "remarks only"), (",", "order"), ("/", "search"), ("r", "anew")),
         *(("?", "keys"), ("Esc", "back")),
     )
 

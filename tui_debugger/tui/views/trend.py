@@ -63,19 +63,19 @@ ACTIONS: Final[tuple[Action, ...]] = (
     SEARCH_VIEW,
     *view_actions(
         "Through the steps",
-        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
-        ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
+        ("next_plot", "m", "More", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+        ("notes", "", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
         ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
-        ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
+        ("dots", "", "Dots", "Braille dots, or quarter blocks."),
         ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
-        ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
-        ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
-        ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
-        ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
-        ("turn", "tab", "Next tensor", "The table shows the next tensor."),
-        ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
-        ("bad(-1)", "N", "Bad step before", "To the bad step before."),
-        ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
+        ("over('node')", "", "Of this node", "Lays another input, output or parameter of this node over these."),
+        ("over('related')", "w", "Other side", "Lays the weight, gradient or optimizer state over it."),
+        ("over('rank')", "", "Another rank", "Lays the same tensor of another rank over it."),
+        ("remove", "d", "Remove", "Removes the tensor whose table is shown."),
+        ("turn", "tab", "Next pane", "The table shows the next tensor."),
+        ("bad(1)", "n", "Next", "To the next step with a finding, NaN or Inf."),
+        ("bad(-1)", "N", "Previous", "To the bad step before."),
+        ("check", "r", "Recheck", "Checks all steps that were not checked with the enabled watchpoints."),
         ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
     ),
 )
@@ -319,8 +319,8 @@ class TrendView(View):
     DEFAULT_CSS = f"""
     TrendView {{
         #legend {{ height: auto; max-height: 9; }}
-        #facts {{ height: 1; color: $text-muted; }}
-        #here {{ height: 1; text-style: bold; }}
+        #facts {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }}
+        #here {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; text-style: bold; }}
         #both {{ layout: vertical; height: 1fr; }}
         #plots {{ height: 3fr; }}
         #steps {{ height: 2fr; }}

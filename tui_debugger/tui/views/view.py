@@ -15,7 +15,7 @@ from tui_debugger.session.export_files import save_npy
 from tui_debugger.session.export_graph import write_table, write_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import percent
-from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_actions, shown_key
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH, VIEW_ACTIONS, bindings, opening_actions, shown_key
 from tui_debugger.tui.dialogs.modal import Modal
 from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 from tui_debugger.tui.export import (
@@ -411,7 +411,19 @@ class View(Modal[None]):
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
         shown = view_help_actions(self.OWN_ACTIONS, searched=self.list_searched)
-        self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
+        HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}").ask(self.app, self.run_listed)
+
+    def run_listed(self, action: Action) -> None:
+        """Does an action that was chosen in a list of actions."""
+        on = "focused." if action.where == SEARCH else ""
+        self.call_next(self.run_action, f"{on}{action.id}")
+
+    def keys_here(self) -> list[Action]:
+        """Returns the actions that are in reach, most useful first."""
+        return [*self.OWN_ACTIONS, *opening_actions(), *VIEW_ACTIONS]
+
+    def action_palette(self) -> None:
+        self.app.action_command_palette()
 
     def action_copy(self) -> None:
         extract = self.extract()
@@ -423,13 +435,13 @@ class View(Modal[None]):
 
     def _copy(self, extract: Extract | None, text: str) -> None:
         if not text:
-            nothing = "nothing under the cursor; U copies everything"
+            nothing = f"nothing under the cursor; {shown_key(':')} Copy all copies everything"
             self.say(_NOTHING if extract is None else nothing, note=True)
             return
         try:
             self.say(copy_to_clipboard(self.app, text), note=True)
         except TdbgError as error:
-            self.say(f"{error.what}: e {error.hint}")
+            self.say(f"{error.what}: {shown_key('e')} {error.hint}")
 
     def action_export(self) -> None:
         """Asks for a path and writes the view there, in the format of the suffix."""

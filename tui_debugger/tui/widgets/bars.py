@@ -403,7 +403,7 @@ class FooterBar(PaintedLines):
 
     def _shown(self) -> list[tuple[str, str, str]]:
         *others, pinned = self._keys or (("", "", ""),)
-        used = 1 + _key_width(pinned)
+        used = _key_width(pinned) - 1  # a blank before, none after
         shown = []
         for each in others:
             if used + _key_width(each) <= self.size.width:

@@ -229,7 +229,7 @@ complete -c tdbg -n '_shtab_tdbg_using report' -l watch -xka "EX OO TZ TO TR TL 
 complete -c tdbg -n '_shtab_tdbg_using report' -l watch-file -xka "(__fish_complete_path (commandline -ct))" -d 'a TOML file of watchpoints, as the screen saves them (may be repeated)'
 complete -c tdbg -n '_shtab_tdbg_using report' -l recommended -d 'add the recommended watchpoints to the given ones'
 complete -c tdbg -n '_shtab_tdbg_using report' -l max-hits -x -d 'rows of the hits table (default: 50)'
-complete -c tdbg -n '_shtab_tdbg_using report' -l full-paths -d 'leave home directories in paths as they are'
+complete -c tdbg -n '_shtab_tdbg_using report' -l full-paths -d 'leave your home directory in paths as it is'
 complete -c tdbg -n '_shtab_tdbg_using report' -l rank -x -d 'ranks, for example 0,4-6 (default: all)'
 complete -c tdbg -n '_shtab_tdbg_using report' -l step -x -d 'steps, for example 0,4-6 (default: all)'
 complete -c tdbg -n '_shtab_tdbg_using report' -l filter -x -d 'only nodes whose name matches'
