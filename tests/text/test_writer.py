@@ -311,6 +311,7 @@ CONSOLES = {
 ENCODES = {
     "text/documents.py": "the encoder",
     "cache/blocks.py": "a block of the disk cache, which nobody but the cache reads",
+    "diagnose/runs/distance.py": "a distance in the disk cache, which nobody but its reader reads",
     "torch/node_calls.py": "an attribute of a node in the graph that a training sends",
     "said.py": "a file beside the steps of a saved dump, for the reader of dumps",
     "notes.py": "a file beside the steps of a dump, for the reader of dumps",
