@@ -369,7 +369,8 @@ def initial_words(hit: Hit | None) -> str:
 
 def length_words(path: Path) -> str:
     """``9 hops upstream, from step 5 back to step 3, over ranks 1, 0``."""
-    parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
+    hops = len(path.hops) - 1
+    parts = [plural(hops, "hop") + " upstream" if hops else "starts here"]
     start, end = path.start.tensor.key, path.end.tensor.key
     if start.step != end.step or (start.round and end.round and start.round != end.round):
         parts.append(f"from step {run_text(start)} back to step {run_text(end)}")
