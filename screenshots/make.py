@@ -93,8 +93,8 @@ async def relations(screen: Driver) -> None:
 
 
 async def sketch(screen: Driver) -> None:
-    """The graph around the logarithm, two hops each way."""
-    await opened_by(screen, "L", "s")
+    """The scopes around the network, with the flow between them."""
+    await opened_by(screen, "L", "t", "minus")
 
 
 async def trend(screen: Driver) -> None:
@@ -112,7 +112,7 @@ async def compare(screen: Driver) -> None:
 async def distribution(screen: Driver) -> None:
     """The division's output by powers of two."""
     await to_output(screen)
-    await opened_by(screen, "b", "x")
+    await opened_by(screen, "b", "t")
 
 
 async def health(screen: Driver) -> None:
