@@ -518,6 +518,6 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def word_pairs(text: str) -> dict[str, str]:
-    """Returns the second word of each pair by the first."""
+    """Maps the 1st, 3rd, ... word of a text to the next."""
     both = words(text)
     return dict(zip(both[::2], both[1::2], strict=True))

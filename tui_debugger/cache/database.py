@@ -44,7 +44,7 @@ _ROW = 64
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """Entries of one kind: number, bytes of their payloads, first and last use."""
+    """Entries of one kind: number, payload bytes, earliest and latest last use."""
 
     kind: str
     entries: int

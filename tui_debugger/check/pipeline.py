@@ -33,7 +33,7 @@ _END: Final = object()
 
 
 class StepBatch:
-    """Some steps of one rank, in run order; ``reading`` holds the files to read, None if there are none."""
+    """Plans, reads and judges steps of a rank in run order; ``reading``: files to read, None without."""
 
     def __init__(
         self, runner: CheckRunner, rank: int, steps: Sequence[int], checker: StepChecker | None, progress: ProgressFn

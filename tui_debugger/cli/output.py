@@ -128,7 +128,7 @@ def documented(
 ) -> Iterator[None]:
     """With ``--json`` prints an error as a document on stdout, made by ``document``, and raises it again.
 
-    Raises CancelledError for Ctrl-C, also before or after the interruptible part of the work.
+    Raises CancelledError for Ctrl-C at any time, TdbgError for an OSError that names a file.
     """
     pressed = threading.Event()
 

@@ -276,7 +276,7 @@ def _document(material: Material, rows: int) -> Iterator[str]:
 
 
 def verdict(material: Material) -> str:
-    """``FINDINGS: 314 tensors at step 3, 2 origins ◆``, ``clean``, ``cannot judge: ...``."""
+    """One line: ``FINDINGS: ...``, ``clean``, ``cannot judge: ...``, ``interrupted ...``."""
     judgement, result = material.judgement, material.result
     if judgement.outcome is Outcome.FINDING:
         return f"FINDINGS: {findings_line(judgement.failing, result)}"

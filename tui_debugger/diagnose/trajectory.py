@@ -739,7 +739,7 @@ def levels(found: Trajectory, weight: WeightPath) -> UInt8:
 
 
 def bars(found: Trajectory, weight: WeightPath, room: int) -> str:
-    """One character for each step, or the largest of several: see ``LEVELS``."""
+    """|update| / |weight| by step as ``LEVELS``, the largest of joined ones."""
     codes = levels(found, weight)
     merged = np.maximum.reduceat(codes, even_bounds(len(codes), room)[:-1])
     return "".join(LEVELS[code] for code in merged.tolist())

@@ -306,7 +306,7 @@ def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
 def gather(
     array: Array | SharedArrays, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
 ) -> Gathered | None:
-    """Returns the elements of the classes ``inside``, in one pass; None if they are more than ``MOST_KEPT``.
+    """Gathers the elements, but 0, of at least the classes ``inside``; None if they exceed ``MOST_KEPT``.
 
     ``classes`` come from ``count_classes`` of the same array; ``progress`` may raise CancelledError.
     """

@@ -108,7 +108,7 @@ class Calls:
 
     @contextmanager
     def hooking(self, place: ModulePlace) -> Iterator[None]:
-        """Around hooking a module: modules of TorchScript take no hooks, or do not call those of inner modules."""
+        """Around hooking a module: reports as lost one that takes no hooks, and modules inside TorchScript."""
         try:
             yield
             if isinstance(place.module, torch.jit.ScriptModule):

@@ -182,9 +182,9 @@ def no_gradient(evidence: Evidence) -> Iterator[Cause]:
 
 
 def small_gradient(evidence: Evidence, *, small: float, tiny: float) -> Iterator[Cause]:
-    """Yields whether the gradient is 0 or too small, or had NaN or Inf, so that the step was skipped.
+    """Yields whether the gradient is 0, too small, or had NaN or Inf (a skipped step).
 
-    It is small below ``small`` times the weight's mean magnitude; for a weight of 0, up to ``tiny``.
+    Small: below ``small`` times mean |weight| unless the optimizer normalises; for a weight of 0, up to ``tiny``.
     """
     title, optimizer, gradient = "the gradient is 0 or too small", evidence.optimizer, evidence.gradient
     if optimizer is None or gradient is None:

@@ -306,7 +306,7 @@ _NUMBER = re.compile(r"-op\d+$")
 
 @dataclass(frozen=True, slots=True)
 class OtherRankInputs:
-    """The inputs of a node on other ranks, the bad ones, and the ranks whose part cannot be judged."""
+    """Bad inputs of a node's peers on other ranks, the peers' outputs, and the ranks not judged."""
 
     bad_inputs: tuple[BadInput, ...]
     inputs: tuple[NodeTensorRef, ...]

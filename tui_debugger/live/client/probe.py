@@ -53,8 +53,8 @@ class ClientHit:
 
     Attributes:
         inputs_unknown: in this step the inputs of the node differ, or may differ, from the graph that was sent last.
-        operands: outputs of nodes and parameters that the node read (``name`` or ``name:slot``; empty: an operand that
-            is not recorded), as they were when it ran.
+        operands: names of the tensors that the node read (``name`` or ``name:slot``; empty: not recorded), each with
+            its state (clean, NaN, Inf) when the node ran.
     """
 
     node: str

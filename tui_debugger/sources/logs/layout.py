@@ -74,7 +74,7 @@ class LogKind:
         return directory, found
 
     def steps(self, directory: str, most: int | None = None) -> Iterator[tuple[int, str]]:
-        """Step and path of directories that are named after a step only; ``most``: see ``directories.names_in``."""
+        """Step and path of directories named by a step alone, none if ``whole``; ``most``: as in ``names_in``."""
         if not self.whole:
             for name in directories_in(directory, most):
                 if is_step(name):

@@ -188,7 +188,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
 
     @property
     def shows(self) -> Shows:
-        """The abilities of the layout; of a dump by ``tdbg convert``, those of the original dump."""
+        """The layout's abilities; after ``tdbg convert`` the original's, but its own for values."""
         if self._tree is not None:
             return self._tree.shows
         indexed = self._indexed  # as listed, without asking the system again

@@ -51,7 +51,7 @@ class LineHits:
 
 
 def line_hits(index: StackIndex, nodes: int, result: CheckResult, place: tuple[int, int | None]) -> LineHits:
-    """Counts the findings of every source line of a rank; a finding counts on each line of its node's stack.
+    """Counts a rank's findings on each line of their nodes' stacks, at the current step and at all others.
 
     ``nodes``: the number of nodes that ``index`` is about. ``place``: current rank and step.
     """
