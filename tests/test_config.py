@@ -109,7 +109,7 @@ def test_a_key_that_terminals_cannot_send_is_refused(key: str) -> None:
     assert error.what.startswith("the key ")
 
 
-@pytest.mark.parametrize("value", ["3", "[]", "[3]", "true", "{}"])
+@pytest.mark.parametrize("value", ["3", "[3]", "true", "{}"])
 def test_keys_are_texts(value: str) -> None:
     error = mistake(f"[keys]\nrecheck = {value}\n")
     assert (error.what, error.where) == (

@@ -221,7 +221,7 @@ class _ConfigReader:
         for action, given in self._table(value, "keys").items():
             name = f"keys.{action}"
             keys = [given] if isinstance(given, str) else given
-            if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+            if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
                 raise self._wrong(
                     f"the keys of {clean(action)} are neither a key nor a list of keys",
                     name,

@@ -82,7 +82,7 @@ def test_the_file_can_be_left_out(capsys: Capsys, monkeypatch: pytest.MonkeyPatc
     [
         ("theme = [", "the configuration is no TOML"),
         ("[keys]\nrechek = 'B'", "no action is called 'rechek'"),
-        ("[keys]\nrecheck = 'n'", "the key n is taken twice in the pane nodes: Recheck (recheck) and Next hit (next_h"),
+        ("[keys]\nrecheck = 'n'", "the key n is taken twice in the pane nodes: Recheck (recheck) and Next (next_hit)"),
         ("[keys]\norigin = 'a'", "the key a is taken twice"),
         ("[keys]\ntoggle_watch = 'z'", "the key z is taken twice in the pane nodes"),
         ("[keys]\nterminate = 'r'", "the key r is taken twice"),

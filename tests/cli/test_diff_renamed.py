@@ -252,7 +252,7 @@ def test_many_proven_parameters_are_one_line_each_side(diff: Diff) -> None:
     answer = diff(of, {name: value.transpose(2, 3, 1, 0).copy() for name, value in of.items()})
     assert answer.code == 0
     (line,) = [line for line in answer.lines if line.startswith("only in B")]
-    assert line.startswith("only in B, proven by values: conv0.weight, conv1.weight, conv2.weight and 3 more")
+    assert line.startswith("only in B, accounted for: conv0.weight, conv1.weight, conv2.weight and 3 more")
 
 
 def test_one_square_matrix_whose_bias_tells_its_name(diff: Diff) -> None:

@@ -162,7 +162,7 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     file.write_bytes(b"broken")
     map_ = mapped(opened(tmp_path, "TO"))
     assert shown(map_, RELU) == ["CLEAN", "UNREADABLE", "CLEAN"]
-    assert map_.covered_text().endswith("no finding; 1 unreadable")
+    assert map_.covered_text().endswith("the watchpoints found nothing; 1 unreadable")
     assert map_.noteworthy(map_.ranks)[entry_of(map_, RELU)]
 
 

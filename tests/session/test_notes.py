@@ -181,15 +181,15 @@ async def test_the_view_through_the_steps_has_curves_of_notes(noted: Path, size:
     view, _ = view_of(session, LOG, 3)
     async with on_screen(view, size) as screen:
         assert "lr 4e-4" in screen.text
-        await screen.press("t")
+        await screen.command("notes")
         assert "note lr" in screen.text
         await screen.press("m")
         assert "note loss (recognised)" in screen.text
         axis = screen.text.partition("note loss (recognised)")[2].partition("└")[2].partition("\n")[0]
         assert axis.count("N") == 3
-        await screen.press("t")
+        await screen.command("notes")
         assert "note lr" in screen.text
-        await screen.press("t")
+        await screen.command("notes")
         assert "max, mean, min" in screen.text
         assert not unsafe(screen.text)
 

@@ -338,7 +338,7 @@ async def test_the_footer_names_the_keys_of_the_search(open_screen: OpenScreen) 
         await typed(screen, "nodes", "log")
         assert screen.lines[-1].split() == ["Enter", "To", "the", "match", "Esc", "Back"]
         await screen.press("enter")
-        assert screen.lines[-1].startswith(" n Next match  N Match before  Esc Back  ⌫ Show all")
+        assert screen.lines[-1].startswith(" n Next  N Previous  Esc Back  ⌫ Show all")
         assert screen.lines[-1].endswith("? Help")
         await screen.press("escape")
         await screen.settled()

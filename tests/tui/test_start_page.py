@@ -130,7 +130,7 @@ async def test_recent_dumps_and_those_below_with_what_is_known(runs: Path, size:
         assert " –  " in healthy
         assert " 0–2     1" in healthy
         assert "Begins at step 3: Log-op381, -Inf 1 of 4 (exit code 1, just now" in lines[-2]
-        for word in ("Enter Open", "/ Search", "p Open path", "r Look again", "d Forget", "q Quit"):
+        for word in ("Enter Open", "/ Search", "p Open path", "r Look again", "d Remove", "q Quit"):
             assert word in lines[-1]
         if size[0] >= 120:
             assert "MindSpore 2.0.0" in nan

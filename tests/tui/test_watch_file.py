@@ -16,8 +16,15 @@ NAN = "mindspore-2.0-nan"
 
 
 async def answer(screen: Driver, key: str, path: Path | str) -> None:
-    """Presses a key of the watchpoints pane and answers the prompt with a path."""
-    await screen.press("3", key)
+    """Runs an action of the watchpoints pane, by its key or its name, and answers the prompt with a path."""
+    await screen.press("3")
+    if len(key) == 1:
+        await screen.press(key)
+    else:
+        await screen.press("colon")
+        await screen.until(lambda: screen.app.screen is not screen.main)
+        await screen.press(*key, "enter")
+    await screen.until(lambda: isinstance(screen.app.screen, TextPrompt))
     prompt = screen.app.screen
     assert isinstance(prompt, TextPrompt)
     prompt.query_one("#text").value = str(path)  # type: ignore[attr-defined] # a path is long to type
@@ -61,7 +68,7 @@ async def test_loading_adds_what_is_missing(open_screen: OpenScreen, tmp_path: P
     path.write_text("[[watchpoint]]\nwatch = 'TO'\n[[watchpoint]]\nwatch = 'TL max_gt=1'\nenabled = false\n")
     async with open_screen(NAN) as screen:
         before = len(screen.session.watchpoints)
-        await answer(screen, "i", path)
+        await answer(screen, "load", path)
         *_, added = screen.session.watchpoints.items()
         assert len(screen.session.watchpoints) == before + 1
         assert (added.condition, dict(added.params), added.enabled) == ("tensor_too_large", {"max_gt": 1.0}, False)
@@ -73,7 +80,7 @@ async def test_a_wrong_file_says_what_and_where(open_screen: OpenScreen, tmp_pat
     (tmp_path / "set.toml").write_text("[[watchpoint]]\nwatch = 'XX'\n")
     async with open_screen(NAN) as screen:
         before = screen.session.watchpoints.items()
-        await answer(screen, "i", tmp_path / "set.toml")
+        await answer(screen, "load", tmp_path / "set.toml")
         assert isinstance(screen.app.screen, ErrorScreen)
         assert "no condition is called 'XX'" in screen.text
         assert "watchpoint 1" in screen.text
@@ -83,5 +90,5 @@ async def test_a_wrong_file_says_what_and_where(open_screen: OpenScreen, tmp_pat
 @pytest.mark.parametrize("path", ["", "/nowhere/set.toml", "/", "\0", "~nobody-at-all/x"])
 async def test_a_path_without_a_file_is_answered_in_the_prompt(open_screen: OpenScreen, path: str) -> None:
     async with open_screen(NAN) as screen:
-        await answer(screen, "i", path)
+        await answer(screen, "load", path)
         assert isinstance(screen.app.screen, TextPrompt)

@@ -235,5 +235,5 @@ def example() -> str:
             group = action.group
             lines += ["", f"# -- {group}"]
         keys = list(action.usual_keys)
-        lines += [f"# {action.help}", f"#{action.setting} = {to_json(keys if len(keys) > 1 else keys[0])}"]
+        lines += [f"# {action.help}", f"#{action.setting} = {to_json(keys[0] if len(keys) == 1 else keys)}"]
     return "\n".join(lines) + "\n"

@@ -174,7 +174,7 @@ async def test_copies_of_hits_and_tensors_say_graph_and_run() -> None:
         hits = screen.main.hits_pane
         hits.table.move_to(next(at for at, hit in enumerate(hits.hits) if hit.key.round == 1))
         await screen.press("Y")
-        assert screen.app.clipboard.startswith("step 4  graph 1  node net/Log-op2  slot out:0#1  hit TO")
+        assert screen.app.clipboard.startswith("step 4  node net/Log-op2  slot out:0#1  hit TO")
         await screen.press("enter")
         await screen.settled()
         await screen.press("5", "Y")

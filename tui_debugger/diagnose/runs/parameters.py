@@ -29,7 +29,7 @@ from tui_debugger.diagnose.runs.distance import INTRODUCED, WITHOUT_ONE, Distanc
 from tui_debugger.diagnose.runs.exchanged import held_against_names
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Rule, RunMatching, names_module, renamed_scope
-from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
+from tui_debugger.diagnose.runs.results import ACTIVATION_SCALE, DiffFinding, DiffKind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
     CastMisses,
@@ -249,7 +249,7 @@ class ParameterPairs(UnmatchedNodes):
                 self.fused[side][row] = values, scales.astype(np.float64)
         for name, row in rows.items() if found else ():
             if name.rpartition(".")[2] in OF_ACTIVATIONS:
-                self.finished[side, row] = "a scale of activations: no weight depends on it"
+                self.finished[side, row] = ACTIVATION_SCALE
         return found
 
     def _values(self, side: int, row: int) -> Array | None:

@@ -63,6 +63,10 @@ class DiffKind(IntEnum):
         return self.name.lower()
 
 
+ACTIVATION_SCALE: Final = "a scale of activations: no weight depends on it"
+"""Why a tensor that one run alone has is not compared, though nothing proves what it holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What is compared, and how.

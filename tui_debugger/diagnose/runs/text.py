@@ -10,6 +10,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import WITHOUT_ONE, ComparedBy, Distance
 from tui_debugger.diagnose.runs.kinds import DifferenceKind, kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
+    ACTIVATION_SCALE,
     COVERED,
     NO_OUTPUT,
     DiffFinding,
@@ -256,11 +257,11 @@ def one_sided_lines(report: RunsReport) -> Iterator[str]:
                 if one.side == side:
                     found.setdefault(one.name, []).append(step.place[2 + side])
                     covered[one.name] = one.covered
-        proven = [text for text in found if covered[text]]
+        proven = [text for text in found if covered[text] not in {"", ACTIVATION_SCALE}]
         if len(proven) > _NAMED:
             for text in proven:
                 del found[text]
-            yield clean(f"only in {name}, proven by values: {and_more(proven, _NAMED)} (--json says how)")
+            yield clean(f"only in {name}, accounted for: {and_more(proven, _NAMED)} (--json says how)")
         for text in list(found)[:FEW]:
             steps = ", ".join(map(str, dict.fromkeys(found[text])))
             yield clean(f"only in {name}: {text} (step {steps}): {covered[text] or 'nothing around it tells'}")

@@ -103,7 +103,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
         .row { height: 1; }
         .label { width: 19; }
         .row:focus-within .label { text-style: bold; color: $primary; }
-        .row InputLine { width: 14; background: $cursor-blurred; }
+        .row InputLine { width: 14; background: $panel; }
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }
         .row .hint, #summary { text-wrap: nowrap; text-overflow: ellipsis; }
         #condition-row InputLine, #nodes-row InputLine, #name-row InputLine { width: 1fr; }

@@ -195,7 +195,7 @@ class TrajectoryView(View):
     def action_sort(self) -> None:
         self.most_first = not self.most_first
         self._show_rows()
-        self.say("those that move most first: s takes the order of the run" if self.most_first else "", note=True)
+        self.say("those that move most first: , takes the order of the run" if self.most_first else "", note=True)
 
     # -- handing out -------------------------------------------------------------------------------
 

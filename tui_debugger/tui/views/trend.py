@@ -594,7 +594,7 @@ class TrendView(View):
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)
         elif len(self.overlay.keys) >= MOST:
-            self.say(f"{MOST} tensors are as many as can be told apart: x takes one away", note=True)
+            self.say(f"{MOST} tensors are as many as can be told apart: d takes one away", note=True)
         elif len(new) == 1:
             self._add(new[0])
         else:
