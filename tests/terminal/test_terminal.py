@@ -105,6 +105,7 @@ def test_of_keys_that_come_together_the_last_place_is_drawn_and_not_all_between(
             return found[0] if found else ""
 
         terminal.wait_for("Begins at step 3")
+        terminal.wait_for("steps 0–5 checked")  # columns are as wide as what is in them
         terminal.send("4", "home")
         first = under_cursor(terminal.wait_for(lambda text: bool(under_cursor(text))))
         start, name = len(terminal.output), first
