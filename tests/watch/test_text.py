@@ -16,7 +16,6 @@ from tui_debugger.watch.text import (
     format_selection,
     format_watch,
     parse_selection,
-    parse_typed,
     parse_watch,
     target_selection,
 )
@@ -173,10 +172,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )
 def test_a_comparison_is_understood_as_it_is_typed(typed: str, means: str) -> None:
-    assert parse_typed(typed) == parse_watch(means)
+    assert parse_watch(typed) == parse_watch(means)
 
 
 @pytest.mark.parametrize("typed", ["max", "max >", "nothing > 3", "> 3", ""])
 def test_what_is_no_comparison_is_refused(typed: str) -> None:
     with pytest.raises(BadWatchpointError):
-        parse_typed(typed)
+        parse_watch(typed)

@@ -53,8 +53,7 @@ def target_selection(condition: Condition) -> NodeSelection:
     return NodeSelection((NodeSelector(NodeKind.CATEGORY, condition.target),))
 
 
-def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
-    """Returns condition id, parameters in definition order, and selection; or raises BadWatchpointError."""
+def _parse_named(text: str) -> tuple[str, Params, NodeSelection]:
     start = text.partition("@")[0].split(None, 1)
     if not start:
         msg = "a watchpoint starts with its condition"
@@ -79,13 +78,13 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
     return condition.id, params, selection
 
 
-def parse_typed(text: str) -> tuple[str, Params, NodeSelection]:
-    """Like ``parse_watch``, and understands a comparison without its condition: ``max > 100`` is ``TL max_gt=100``.
+def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
+    """Returns condition id, parameters in definition order, and selection; or raises BadWatchpointError.
 
-    A comparison that no condition has is an expression.
+    A comparison needs no condition: ``max > 100`` is ``TL max_gt=100``, one that no condition has is an expression.
     """
     try:
-        return parse_watch(text)
+        return _parse_named(text)
     except BadWatchpointError:
         head, at, tail = _outside_quotes(text)
         if _COMPARES.search(head) is None:
@@ -96,7 +95,7 @@ def parse_typed(text: str) -> tuple[str, Params, NodeSelection]:
         name = f"{quantity.lower()}_{_SIGNS[sign]}"
         own = (each.abbr for each in CONDITIONS.values() for spec in each.params if spec.name == name)
         start = next((f"{abbr} {name}={value}" for abbr in own), start)
-    return parse_watch(f"{start} {at}{tail}")
+    return _parse_named(f"{start} {at}{tail}")
 
 
 def format_watch(watchpoint: Watchpoint) -> str:

@@ -30,7 +30,7 @@ from tui_debugger.watch.text import (
     format_value,
     format_watch,
     parse_selection,
-    parse_typed,
+    parse_watch,
     target_selection,
 )
 
@@ -216,7 +216,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
         try:
-            condition, params, selection = parse_typed(event.value)
+            condition, params, selection = parse_watch(event.value)
         except BadWatchpointError:
             self._list(event.value)
             self._choose()
