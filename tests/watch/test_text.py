@@ -179,3 +179,12 @@ def test_a_comparison_is_understood_as_it_is_typed(typed: str, means: str) -> No
 def test_what_is_no_comparison_is_refused(typed: str) -> None:
     with pytest.raises(BadWatchpointError):
         parse_watch(typed)
+
+
+def test_a_mistake_in_a_comparison_reads_the_same_with_and_without_its_condition() -> None:
+    said = set()
+    for condition in ("EX ", "ex ", ""):
+        with pytest.raises(BadWatchpointError) as caught:
+            parse_watch(f"{condition}max > 6*st and min < 3")
+        said.add((caught.value.what, caught.value.where.strip()))
+    assert len(said) == 1

@@ -345,6 +345,11 @@ CONDITIONS: Final[Mapping[str, Condition]] = {condition.id: condition for condit
 _BY_ABBR: Final = {condition.abbr: condition for condition in _TABLE}
 
 
+def is_condition(word: str) -> bool:
+    """Tells whether ``by_abbr`` knows a word."""
+    return word.upper() in _BY_ABBR or word.lower() in CONDITIONS
+
+
 def by_abbr(text: str) -> Condition:
     """Returns a condition by abbreviation or id, in any case, or raises BadWatchpointError."""
     word = text.strip()

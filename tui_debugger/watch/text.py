@@ -29,6 +29,7 @@ from tui_debugger.watch.condition_table import (
     Params,
     ParamSpec,
     by_abbr,
+    is_condition,
     validate,
 )
 
@@ -83,12 +84,10 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
 
     A comparison needs no condition: ``max > 100`` is ``TL max_gt=100``, one that no condition has is an expression.
     """
-    try:
+    head, at, tail = _outside_quotes(text)
+    first = head.split(None, 1)
+    if _COMPARES.search(head) is None or (first and is_condition(first[0])):
         return _parse_named(text)
-    except BadWatchpointError:
-        head, at, tail = _outside_quotes(text)
-        if _COMPARES.search(head) is None:
-            raise
     start = f"EX {head}"
     if (found := _COMPARISON.fullmatch(head.strip())) is not None:
         quantity, sign, value = found.groups()
