@@ -352,7 +352,7 @@ def joined(parts: Sequence[TensorColumns]) -> TensorColumns:
 
 
 class DebuggerTensors(MutableSequence[DebuggerTensor]):
-    """The selected tensors of one analyzer, in order; each ``DebuggerTensor`` is made on access.
+    """The tensors that an analyzer selected, in order; a ``DebuggerTensor`` is made when it is accessed.
 
     The sequence has all operations of a list. For tensors of several analyzers make a list of it.
 

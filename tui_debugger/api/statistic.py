@@ -79,7 +79,7 @@ StatisticRows = Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any
 
 @dataclass
 class SummaryStatistic:
-    """Numbers of rows and of findings of one tensor (``Op Name:IO:Slot``) over all steps and ranks.
+    """Counts the rows and the findings of a tensor (``Op Name:IO:Slot``) over all steps and ranks.
 
     ``total_iterations`` counts (rank, step) pairs; ``out_of_range_number`` rows with an extreme beyond the threshold.
     """

@@ -487,7 +487,7 @@ class HitList(Sequence[Hit]):
         return self._among(lambda verdicts: verdicts == verdict, among)
 
     def _among(self, wanted: Callable[[Int8], Mask], among: Callable[[Watchpoint], bool]) -> Mask:
-        """The hits on which the verdict of one of some watchpoints is a wanted one."""
+        """Selects the hits on which a given watchpoint came to a wanted verdict."""
 
         def is_wanted(part: StepHits, at: Int64) -> Mask:
             rows = [row for row, (each, _) in enumerate(part.watchpoints) if among(each)]

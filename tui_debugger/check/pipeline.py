@@ -38,7 +38,7 @@ class StepBatch:
     def __init__(
         self, runner: CheckRunner, rank: int, steps: Sequence[int], checker: StepChecker | None, progress: ProgressFn
     ) -> None:
-        """``runner`` takes results, and judges steps whose files or nodes changed, or all without a ``checker``."""
+        """``runner`` takes results. It judges steps whose files or nodes changed; without a ``checker``, every step."""
         self.steps = list(steps)
         self.reading: FileReading | None = None
         self._rank = rank

@@ -51,7 +51,7 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
 
     def print_help(self, file: Any = None) -> None:
-        """Prints the help with the usual options; with all of them after ``-h all``."""
+        """Prints the help with the usual options; ``-h all`` prints every option."""
         if "all" in self._given:
             super().print_help(file)
         else:
@@ -60,14 +60,14 @@ class CommandParser(argparse.ArgumentParser):
             self._print_message(f"\n{hidden} more options: {self.prog} -h all\n" if hidden else "", file or sys.stdout)
 
     def _hide_rare(self) -> int:
-        self._mutually_exclusive_groups.clear()  # argparse cannot print a usage without one of them
+        self._mutually_exclusive_groups.clear()  # argparse cannot print a group with a hidden option
         rare = [action for action in self._actions if RARE.intersection(action.option_strings)]
         for action in rare:
             action.help = argparse.SUPPRESS
         return len(rare)
 
     def _in_words(self, message: str) -> str:
-        """Says of a missing argument what it means."""
+        """Explains each missing argument of argparse's message."""
         names = message.removeprefix("the following arguments are required: ")
         if names == message:
             return message

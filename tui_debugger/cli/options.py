@@ -284,7 +284,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Adds the parser of a command on a dump; texts of several lines are laid out already.
 
-    ``answer`` runs the command; ``judges``: its documents have a verdict, those of errors too.
+    ``answer`` runs the command; ``judges``: the documents of the command, errors too, have a verdict.
     ``without_path`` says what the command does without PATH; empty if it needs a PATH. ``several``: it takes more
     directories with ranks of the same run. ``more`` goes to argparse.
     """

@@ -61,7 +61,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def one_format(arguments: Namespace) -> bool:
-    """Tells whether CSV was asked for. Raises TdbgError if JSON was, too: stdout takes one of them."""
+    """Tells whether ``--csv`` was given. Raises TdbgError if ``--json`` was given, too: both write to stdout."""
     as_csv = getattr(arguments, "csv", False)
     if as_csv and arguments.json:
         raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="leave one out")
@@ -237,7 +237,7 @@ def on_errors(line: Line, hang: int = len("tdbg: ")) -> Sequence[Line]:
 
 
 _LEFT_OUT: Final = 5
-"""The number of tensors that are named; the index of what was written names all of them."""
+"""The most tensors that a notice names; the index of the written files names every tensor."""
 _noted: set[str] = set()
 _scopes: dict[str, None] = {}
 

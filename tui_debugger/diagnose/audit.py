@@ -72,11 +72,11 @@ class AuditItem(NamedTuple):
 
 Result = OperatorCheck | NotChecked
 Elsewhere = Callable[[tuple[AuditItem, ...]], "Future[list[Result] | None] | None"]
-"""Gives items of one rank and step to a worker; None, also as the result, means that they are checked here."""
+"""Gives operators of a rank and step to a worker. None, or a result of None: this process checks them."""
 
 
 _Batch = tuple[int, tuple[AuditItem, ...]]
-"""Items of one rank and step, with the place of the first among those of the step."""
+"""Operators of a rank and step, with the place of the first operator in the step."""
 
 
 @dataclass(frozen=True, slots=True)
